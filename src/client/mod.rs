@@ -1,0 +1,1 @@
+//! The client library: a sans-I/O core and a tokio driver.

@@ -1,0 +1,1 @@
+//! Configuration: TOML file, environment, flags.

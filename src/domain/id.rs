@@ -1,0 +1,154 @@
+//! Identifiers: 128-bit values that print as 32 lower-case hex digits, and opaque keys that never print.
+
+use std::fmt;
+
+/// Parses exactly 32 lower-case hex digits.
+fn parse_hex32(text: &str) -> Option<u128> {
+    let ok = text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if ok { u128::from_str_radix(text, 16).ok() } else { None }
+}
+
+macro_rules! public_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u128);
+
+        impl $name {
+            /// Reads 32 lower-case hex digits; anything else is `None`.
+            pub fn parse(text: &str) -> Option<Self> {
+                parse_hex32(text).map(Self)
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:032x}", self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:032x})"), self.0)
+            }
+        }
+    };
+}
+
+public_id!(
+    /// A listing. The upper 48 bits are its creation time in Unix milliseconds, the lower 32 bits are the
+    /// [scope tag](crate::domain::Scope::tag) that lets a reader find it by id alone; the rest is random. Never a secret.
+    ListingId
+);
+public_id!(
+    /// A join attempt: 48 bits of creation time, then random. Never a secret.
+    AttemptId
+);
+public_id!(
+    /// One life of the process, random.
+    InstanceId
+);
+
+impl ListingId {
+    /// Builds an id from its creation time (Unix milliseconds), 48 random bits and the scope tag.
+    pub fn compose(created_ms: u64, random: u64, tag: u32) -> Self {
+        let time = u128::from(created_ms & 0xFFFF_FFFF_FFFF) << 80;
+        Self(time | (u128::from(random & 0xFFFF_FFFF_FFFF) << 32) | u128::from(tag))
+    }
+
+    /// The scope tag in the lower 32 bits.
+    pub fn tag(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The creation time in Unix milliseconds.
+    pub fn created_ms(self) -> u64 {
+        (self.0 >> 80) as u64
+    }
+}
+
+impl AttemptId {
+    /// Builds an id from its creation time (Unix milliseconds) and 80 random bits.
+    pub fn compose(created_ms: u64, random: u128) -> Self {
+        Self((u128::from(created_ms & 0xFFFF_FFFF_FFFF) << 80) | (random & ((1 << 80) - 1)))
+    }
+}
+
+/// A configured tenant, by its position in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub u16);
+
+macro_rules! opaque_key {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u128);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!(stringify!($name), "([redacted])"))
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("[redacted]")
+            }
+        }
+    };
+}
+
+opaque_key!(
+    /// A principal, as a keyed 128-bit digest of (tenant, kind, name). Equal exactly for the same principal of the same tenant.
+    PrincipalKey
+);
+opaque_key!(
+    /// The digest of (tenant, principal, operation, idempotency key).
+    IdempotencyKey
+);
+opaque_key!(
+    /// The digest of an operator's single-use key (rule H7).
+    ReplayKey
+);
+
+/// The first 128 bits of a SHA-256 over a secret, a datagram or a canonical command; the store keeps only this.
+#[derive(Clone, Copy, Eq)]
+pub struct Fingerprint(pub u128);
+
+impl PartialEq for Fingerprint {
+    /// Compares without a branch on the content, so that timing tells nothing about a prefix.
+    fn eq(&self, other: &Self) -> bool {
+        let difference = std::hint::black_box(self.0 ^ other.0);
+        difference == 0
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_round_trip_and_refuse_other_spellings() {
+        let id = ListingId::compose(1_700_000_000_123, 0xABCD_EF01_2345, 0xDEAD_BEEF);
+        assert_eq!(ListingId::parse(&id.to_string()), Some(id));
+        assert_eq!((id.tag(), id.created_ms()), (0xDEAD_BEEF, 1_700_000_000_123));
+        for bad in ["", "0", &"A".repeat(32), &"0".repeat(31), &"0".repeat(33), &format!("+{}", "0".repeat(31))] {
+            assert_eq!(ListingId::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn rule_f4_fingerprints_print_redacted() {
+        let shown = format!("{:?} {} {:?}", Fingerprint(0xABCD), Fingerprint(0xABCD), PrincipalKey(0xABCD));
+        assert!(!shown.to_lowercase().contains("abcd"), "{shown}");
+    }
+}

@@ -1,0 +1,8 @@
+//! The `rendezvous` binary.
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    rendezvous::cli::run()
+}

@@ -1,0 +1,1 @@
+//! Every transition as one pure function of state, time and command.

@@ -1,0 +1,1 @@
+//! STUN messages (RFC 8489): bytes to message and back.
