@@ -30,16 +30,12 @@ impl fmt::Debug for KeyBytes {
 pub struct InstanceKeys {
     /// Derives the passwords and tokens of listings and attempts.
     pub credentials: InstanceKey,
-    /// Authenticates the UDP edge's nonces.
+    /// The UDP edge's secret: nonces, transaction ids and the hash of its budget table.
     pub nonces: KeyBytes,
     /// Signs the HTTP edge's guest tokens.
     pub guest_tokens: KeyBytes,
-    /// Authenticates the HTTP edge's cursors and page tags.
-    pub cursors: KeyBytes,
     /// Keys the digests of principals and idempotency keys, so that nobody can aim at the store's hash tables.
     pub digests: KeyBytes,
-    /// Keys the hash of the UDP edge's budget table.
-    pub budgets: KeyBytes,
 }
 
 impl InstanceKeys {
@@ -54,9 +50,7 @@ impl InstanceKeys {
             credentials: InstanceKey::new(key("credentials")),
             nonces: KeyBytes(key("nonces")),
             guest_tokens: KeyBytes(key("guest tokens")),
-            cursors: KeyBytes(key("cursors")),
             digests: KeyBytes(key("digests")),
-            budgets: KeyBytes(key("budgets")),
         }
     }
 
@@ -96,13 +90,11 @@ mod tests {
     fn rule_j4_one_root_gives_every_instance_and_every_purpose_its_own_key() {
         let first = InstanceKeys::derive(&[7; 32], InstanceId(1));
         let second = InstanceKeys::derive(&[7; 32], InstanceId(2));
-        let all = |keys: &InstanceKeys| {
-            [&keys.nonces, &keys.guest_tokens, &keys.cursors, &keys.digests, &keys.budgets].map(|key| *key.expose())
-        };
+        let all = |keys: &InstanceKeys| [&keys.nonces, &keys.guest_tokens, &keys.digests].map(|key| *key.expose());
         let mut seen: Vec<_> = all(&first).into_iter().chain(all(&second)).collect();
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(seen.len(), 10);
+        assert_eq!(seen.len(), 6);
         let token = |keys: &InstanceKeys| keys.credentials.lease_token(crate::domain::ListingId(5));
         assert_ne!(token(&first).expose(), token(&second).expose());
         assert_eq!(token(&first), token(&InstanceKeys::derive(&[7; 32], InstanceId(1))));
