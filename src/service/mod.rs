@@ -10,6 +10,8 @@ mod joins;
 mod keys;
 mod observers;
 mod operators;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod types;
 mod waits;
@@ -147,6 +149,20 @@ impl Service {
     /// Sets the STUN URIs once the UDP sockets are bound. The first call counts.
     pub fn set_stun_uris(&self, uris: Vec<String>) {
         let _ = self.stun_uris.set(uris.into());
+    }
+
+    /// Cleans up and publishes what is due, and lets long polls go once the store is lost. The server's ticker calls it
+    /// every publish interval; it must not be called from an asynchronous task.
+    pub fn tick(&self) {
+        self.store.tick();
+        if self.store.availability() == Availability::Unavailable {
+            self.waits.close();
+        }
+    }
+
+    /// Lets every long poll answer at once, those to come as well: the process is about to end.
+    pub fn end_long_polls(&self) {
+        self.waits.close();
     }
 
     // ---- browsing: never enters the lane ------------------------------------------------------------------------
