@@ -2,8 +2,7 @@
 
 use crate::credentials::Secret;
 use crate::domain::{
-    AttemptId, Candidates, Details, Endpoint, Family, ListingId, PendingAttempt, Principal, Scope, Source, TenantId,
-    Ttl, Visibility, WallTime,
+    AttemptId, Candidates, Details, ListingId, PendingAttempt, Principal, Scope, Source, Ttl, Visibility, WallTime,
 };
 use crate::domain::{AttemptState, ListingEnd};
 use std::sync::Arc;
