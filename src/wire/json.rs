@@ -377,7 +377,7 @@ mod tests {
             members.finish().unwrap_err().pointer
         };
         assert_eq!(finish(r#"{"known":1,"a/b":2}"#), "/a~1b");
-        let null = read(r#"{"n":null}"#, |m| m.optional("n").map(|field| field.text()).transpose());
+        let null = read(r#"{"n":null}"#, |m| m.optional("n").map(|field| field.text().map(str::to_owned)).transpose());
         assert_eq!(null.unwrap_err().pointer, "/n");
     }
 }

@@ -162,7 +162,8 @@ impl Registry {
     }
 
     /// Open connections that count against the ceiling.
-    pub(super) fn counted(&self) -> usize {
+    #[cfg(test)]
+    fn counted(&self) -> usize {
         self.lock().counted
     }
 
@@ -181,13 +182,12 @@ impl Inner {
     }
 
     fn evict_longest_idle(&mut self, source: Option<Source>, but: Option<u64>) -> bool {
-        let idle_at = |connection: &Connection| connection.idle_since().map(|at| (at, connection));
         loop {
             let longest = self
                 .entries
                 .iter()
                 .filter(|(id, entry)| entry.counted && Some(**id) != but && (source.is_none() || entry.source == source))
-                .filter_map(|(id, entry)| idle_at(&entry.connection).map(|(at, connection)| (at, *id, connection)))
+                .filter_map(|(id, entry)| Some((entry.connection.idle_since()?, *id, &entry.connection)))
                 .min_by_key(|(at, id, _)| (*at, *id));
             let Some((_, id, connection)) = longest else { return false };
             let seen = connection.idle_since_ms.load(Ordering::Relaxed);

@@ -5,7 +5,8 @@ use crate::credentials::Secret;
 use crate::domain::WallTime;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::jwk::{Jwk, JwkSet, KeyAlgorithm};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, insecure_decode_claims};
+use jsonwebtoken::dangerous::insecure_decode_claims;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::Deserialize;
 use std::fmt;
 
