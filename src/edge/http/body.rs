@@ -72,7 +72,8 @@ fn refuse_declared_length(headers: &HeaderMap, max: usize) -> Result<(), Problem
 
 /// Only `application/json`, in UTF-8, as it is.
 fn refuse_foreign_types(headers: &HeaderMap) -> Result<(), Problem> {
-    let plain = headers.get_all(CONTENT_ENCODING).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity"));
+    let plain =
+        headers.get_all(CONTENT_ENCODING).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity"));
     if !plain {
         return Err(Problem::unsupported_media_type("a body must not be compressed (Content-Encoding)"));
     }

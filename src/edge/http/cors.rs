@@ -14,9 +14,8 @@ use hyper::header::{
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "ETag, Retry-After, Rendezvous-Instance, Rendezvous-Commit, X-Request-Id, traceparent, Preference-Applied",
 );
-const ALLOWED: HeaderValue = HeaderValue::from_static(
-    "Authorization, Lease-Token, If-None-Match, Prefer, X-Request-Id, traceparent",
-);
+const ALLOWED: HeaderValue =
+    HeaderValue::from_static("Authorization, Lease-Token, If-None-Match, Prefer, X-Request-Id, traceparent");
 
 pub(super) struct CorsPolicy(Cors);
 

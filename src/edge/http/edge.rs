@@ -75,7 +75,12 @@ impl Edge {
     }
 
     /// Answers one request. Dropping the future cancels what it has queued (rule K1).
-    pub(super) async fn respond(&self, request: Request<Incoming>, link: &Link, open: OpenRequest) -> Response<Tracked> {
+    pub(super) async fn respond(
+        &self,
+        request: Request<Incoming>,
+        link: &Link,
+        open: OpenRequest,
+    ) -> Response<Tracked> {
         let began = self.mono();
         let number = open.number();
         let (parts, body) = request.into_parts();
@@ -148,7 +153,8 @@ impl Edge {
 
     fn no_such_method(&self, parts: &Parts, allow: &str) -> Answer {
         let readable = self.router.is_readable(parts.uri.path());
-        let preflight = if parts.method == Method::OPTIONS && readable { self.cors.preflight(&parts.headers) } else { None };
+        let preflight =
+            if parts.method == Method::OPTIONS && readable { self.cors.preflight(&parts.headers) } else { None };
         preflight.unwrap_or_else(|| Problem::method_not_allowed(allow).into_answer())
     }
 

@@ -155,8 +155,7 @@ impl HttpMetrics {
     }
 
     pub(super) fn answered(&self, index: Option<usize>, method: &Method, status: StatusCode, elapsed: Duration) {
-        let labels =
-            RequestLabels { route: route_label(index), method: method_class(method), status: status.as_u16() };
+        let labels = RequestLabels { route: route_label(index), method: method_class(method), status: status.as_u16() };
         self.requests.get_or_create(&labels).inc();
         if let Some(histogram) = self.duration_of.get(index.unwrap_or(ROUTES.len())) {
             histogram.observe(elapsed.as_secs_f64());

@@ -2,8 +2,11 @@
 
 use super::routes::{CallerKind, Header, ROUTES, Route, Verb};
 use crate::wire::{request, response};
+use utoipa::ToSchema;
 use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder};
+use utoipa::openapi::path::{
+    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder,
+};
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -11,7 +14,6 @@ use utoipa::openapi::{
     ComponentsBuilder, Content, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Required, Response,
     ResponseBuilder,
 };
-use utoipa::ToSchema;
 
 /// The document as it is served and as it is committed at `docs/openapi.json`.
 pub fn openapi_json() -> String {
@@ -156,9 +158,8 @@ fn success(route: &Route, schema: Option<&str>, meaning: &str) -> Response {
     let header = |meaning: &str| {
         HeaderBuilder::new().schema(Some(Schema::Object(text().build()))).description(Some(meaning)).build()
     };
-    let mut response = ResponseBuilder::new()
-        .description(meaning)
-        .header("Rendezvous-Instance", header("This life of the process."));
+    let mut response =
+        ResponseBuilder::new().description(meaning).header("Rendezvous-Instance", header("This life of the process."));
     if route.mutation || route.caller == CallerKind::Browser {
         response = response.header("Rendezvous-Commit", header("The commit that the answer saw or made."));
     }

@@ -312,8 +312,7 @@ pub(super) static ROUTES: &[Route] = &[
 
 const LIVE: &[Outcome] =
     &[outcome(200, "HealthAnswer", "Alive, draining or not."), outcome(503, "HealthAnswer", "Lost for ever.")];
-const READY: &[Outcome] =
-    &[outcome(200, "HealthAnswer", "Ready."), outcome(503, "HealthAnswer", "Draining or lost.")];
+const READY: &[Outcome] = &[outcome(200, "HealthAnswer", "Ready."), outcome(503, "HealthAnswer", "Draining or lost.")];
 
 /// A request's route and what its path names.
 #[derive(Clone, Copy, Debug)]

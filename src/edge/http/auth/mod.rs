@@ -104,7 +104,12 @@ impl Authenticator {
     }
 
     /// The caller behind `Authorization`. `tenant` is where the request goes, if it goes to one.
-    pub(super) fn identify(&self, headers: &HeaderMap, tenant: Option<TenantId>, now: Now) -> Result<Identity, AuthError> {
+    pub(super) fn identify(
+        &self,
+        headers: &HeaderMap,
+        tenant: Option<TenantId>,
+        now: Now,
+    ) -> Result<Identity, AuthError> {
         let token = bearer(headers)?;
         if self.is_operator(token) {
             return Ok(Identity::Operator);

@@ -49,8 +49,7 @@ pub(super) fn metrics(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem> {
 
 /// What a scraper gets.
 fn metrics_answer(text: String) -> Answer {
-    Answer::rendered(StatusCode::OK, text)
-        .content_type(METRICS_CONTENT_TYPE)
+    Answer::rendered(StatusCode::OK, text).content_type(METRICS_CONTENT_TYPE)
 }
 
 pub(super) fn openapi(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem> {
