@@ -7,6 +7,12 @@ use crate::domain::{
 use crate::domain::{AttemptState, ListingEnd};
 use std::sync::Arc;
 
+/// What browsing hands to an edge, and whether the store answers.
+pub mod view {
+    pub use crate::store::page::{PAGE_DEFAULT, PAGE_MAX};
+    pub use crate::store::{Availability, BrowseQuery, PageView};
+}
+
 /// An authenticated principal at an edge.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
