@@ -2,7 +2,7 @@
 
 use super::Config;
 use super::error::{ConfigError, ConfigErrors, Origin, Problem};
-use super::keys::{KEYS, Key, TENANT_KEYS};
+use super::keys::{Key, keys, tenant_keys};
 use super::nearest::nearest;
 use super::sections::Tenant;
 use super::value::Found;
@@ -130,7 +130,7 @@ fn apply_tenants(config: &mut Config, tenants: &[Value], origin: &Origin, errors
             other => errors.push(ConfigError::value(origin.clone(), "tenant", "tables", other.type_str())),
         }
         for (key, value) in named {
-            if let Err(mut error) = apply(TENANT_KEYS, &mut tenant, &key, &Found::Toml(value), origin) {
+            if let Err(mut error) = apply(tenant_keys(), &mut tenant, &key, &Found::Toml(value), origin) {
                 match &mut error.problem {
                     Problem::Value { key, .. } => key.insert_str(0, &prefix),
                     Problem::Unknown { key, nearest } => {
@@ -166,23 +166,23 @@ fn apply_all(config: &mut Config, named: Vec<(String, Found<'_>, Origin)>, error
         config.server.udp_auth.clear();
     }
     for (key, found, origin) in named {
-        if let Err(error) = apply(KEYS, config, &key, &found, &origin) {
+        if let Err(error) = apply(keys(), config, &key, &found, &origin) {
             errors.push(error);
         }
     }
 }
 
-fn apply<T>(
-    keys: &[Key<T>],
+fn apply<T: 'static>(
+    keys: impl Iterator<Item = &'static Key<T>> + Clone,
     target: &mut T,
     path: &str,
     found: &Found<'_>,
     origin: &Origin,
 ) -> Result<(), ConfigError> {
-    match keys.iter().find(|key| key.path == path) {
+    match keys.clone().find(|key| key.path == path) {
         Some(key) => key.apply(target, found, origin),
         None => {
-            let nearest = nearest(path, keys.iter().map(|key| key.path)).map(str::to_owned);
+            let nearest = nearest(path, keys.map(|key| key.path)).map(str::to_owned);
             Err(ConfigError { origin: origin.clone(), problem: Problem::Unknown { key: path.to_owned(), nearest } })
         }
     }

@@ -26,7 +26,7 @@ pub use sections::{
 use crate::credentials::Secret;
 use crate::domain::Limits;
 use crate::domain::time::TtlBounds;
-use crate::service::{Policy, TurnPolicy};
+use crate::service::{EntropyError, Policy, TurnPolicy};
 
 /// The name of the tenant that `--dev` brings along.
 pub const DEV_TENANT: &str = "demo";
@@ -136,5 +136,15 @@ impl Config {
     /// Adds an operator's key.
     pub fn add_operator_key(&mut self, key: Secret) {
         self.operator.keys.push(key);
+    }
+
+    /// Makes a key for the operator of `--dev` when none was given, and returns it to be shown once.
+    pub fn ensure_dev_operator_key(&mut self) -> Result<Option<Secret>, EntropyError> {
+        if !self.dev || !self.operator.keys.is_empty() {
+            return Ok(None);
+        }
+        let key = Secret::new(crate::service::random_token()?);
+        self.add_operator_key(key.clone());
+        Ok(Some(key))
     }
 }

@@ -1,7 +1,7 @@
 //! The text of `rendezvous config default`: every key, its unit, its reason and its built-in value.
 
 use super::Config;
-use super::keys::{Access, KEYS, Key, TENANT_KEYS};
+use super::keys::{Access, Key, keys, tenant_keys};
 use super::sections::Tenant;
 use std::fmt::Write;
 use toml::Value;
@@ -14,7 +14,7 @@ pub fn default_text() -> String {
     );
     let config = Config::default();
     let mut section = "";
-    for key in KEYS {
+    for key in keys() {
         let (own, name) = key.path.split_once('.').unwrap_or(("", key.path));
         if own != section {
             section = own;
@@ -24,7 +24,7 @@ pub fn default_text() -> String {
     }
     out.push_str("\n# One [[tenant]] for each game or studio.\n# [[tenant]]\n");
     let tenant = Tenant::default();
-    for key in TENANT_KEYS {
+    for key in tenant_keys() {
         // Commented out as a whole: a tenant is nothing that everybody has.
         write_key(&mut out, key, key.path, key.value(&tenant).and(None));
     }

@@ -1,4 +1,4 @@
-use super::keys::{KEYS, TENANT_KEYS};
+use super::keys::{keys, tenant_keys};
 use super::*;
 use crate::domain::TenantId;
 use std::io::Write;
@@ -24,7 +24,7 @@ fn the_printed_defaults_read_back_as_the_defaults() {
 #[test]
 fn every_key_is_printed_and_its_commented_value_is_legal_too() {
     let text = default_text();
-    for key in KEYS {
+    for key in keys() {
         let name = key.path.rsplit('.').next().unwrap();
         assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{name} = "))), "{name}");
     }
@@ -131,9 +131,9 @@ fn secrets_come_from_files_and_never_show() {
     writeln!(keys, "# operators\nfirst-operator-key\n\n  second-operator-key").unwrap();
     let mut secret = tempfile::NamedTempFile::new().unwrap();
     writeln!(secret, "a-secret-of-the-tenant-with-32-bytes").unwrap();
-    let (keys, secret) = (keys.path().display(), secret.path().display());
+    let (keys_path, secret) = (keys.path().display(), secret.path().display());
     let config = parse(&format!(
-        "[operator]\nkeys_file = \"{keys}\"\n[turn]\nuris = \"turn:a\"\nsecret_file = \"{secret}\"\n\
+        "[operator]\nkeys_file = \"{keys_path}\"\n[turn]\nuris = \"turn:a\"\nsecret_file = \"{secret}\"\n\
          [[tenant]]\nname = \"a\"\n[tenant.jwt]\nalgorithm = \"HS256\"\nkey_file = \"{secret}\""
     ))
     .unwrap();
@@ -175,8 +175,8 @@ fn tenants_keep_their_order() {
 
 #[test]
 fn every_key_says_its_unit_and_reason() {
-    let words: Vec<_> = KEYS.iter().map(|key| (key.path, key.unit, key.reason)).collect();
-    let tenants = TENANT_KEYS.iter().map(|key| (key.path, key.unit, key.reason));
+    let words: Vec<_> = keys().map(|key| (key.path, key.unit, key.reason)).collect();
+    let tenants = tenant_keys().map(|key| (key.path, key.unit, key.reason));
     for (path, unit, reason) in words.into_iter().chain(tenants) {
         assert!(!unit.is_empty() && reason.ends_with('.'), "{path}");
     }

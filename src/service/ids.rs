@@ -15,6 +15,17 @@ impl fmt::Display for EntropyError {
 
 impl std::error::Error for EntropyError {}
 
+/// 128 unpredictable bits as 32 hex digits, for a key that a person pastes.
+pub fn random_token() -> Result<String, EntropyError> {
+    random_bits().map(|bits| format!("{bits:032x}"))
+}
+
+pub(super) fn random_bits() -> Result<u128, EntropyError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(EntropyError)?;
+    Ok(u128::from_be_bytes(bytes))
+}
+
 /// Gives what an id is composed of. Tests put a counter here.
 pub trait IdSource: Send + Sync + 'static {
     /// Unix milliseconds that never step back.
@@ -42,8 +53,6 @@ impl IdSource for SystemIds {
     }
 
     fn random(&self) -> Result<u128, EntropyError> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(EntropyError)?;
-        Ok(u128::from_be_bytes(bytes))
+        random_bits()
     }
 }

@@ -57,10 +57,8 @@ impl InstanceKeys {
     /// A new instance with keys from the operating system's entropy.
     pub fn random() -> Result<(InstanceId, Self), EntropyError> {
         let mut root = [0; 32];
-        let mut instance = [0; 16];
         getrandom::fill(&mut root).map_err(EntropyError)?;
-        getrandom::fill(&mut instance).map_err(EntropyError)?;
-        let instance = InstanceId(u128::from_be_bytes(instance));
+        let instance = InstanceId(super::ids::random_bits()?);
         Ok((instance, Self::derive(&root, instance)))
     }
 }

@@ -8,6 +8,3 @@ mod store_metrics;
 
 pub use log::{LogError, init};
 pub use store_metrics::{StoreGauges, register_store};
-
-/// Prefix of every metric.
-pub const METRICS_PREFIX: &str = "rendezvous";
