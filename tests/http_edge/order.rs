@@ -17,7 +17,8 @@ async fn the_first_check_that_fails_decides() {
         headers
     };
     let leased = with(auth(&alice), "lease-token", "t");
-    let rows: Vec<(&str, String, Vec<(String, String)>, &str, u16, &str)> = vec![
+    type Row<'a> = (&'a str, String, Vec<(String, String)>, &'a str, u16, &'a str);
+    let rows: Vec<Row<'_>> = vec![
         ("PUT", "/v2/nothing".into(), vec![], "", 404, "route_not_found"),
         ("PUT", "/v1/tenants/nobody/listings".into(), vec![], "", 405, "method_not_allowed"),
         ("POST", "/v1/tenants/nobody/listings".into(), auth("Bearer bad"), "", 404, "not_found"),

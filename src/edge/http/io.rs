@@ -155,13 +155,12 @@ impl<S: AsyncWrite + Unpin> GuardedIo<S> {
 
     /// Takes note of an answer's beginning. True when its bytes are replaced and need not be written.
     fn replaces(&mut self, bytes: &[u8]) -> bool {
-        if std::mem::take(&mut self.at_start) {
-            if let Some(ours) = self.raw_answers.in_place_of(bytes) {
-                self.substitute = ours.clone();
-                return true;
-            }
+        let begins = std::mem::take(&mut self.at_start);
+        let ours = if begins { self.raw_answers.in_place_of(bytes) } else { None };
+        if let Some(ours) = ours {
+            self.substitute = ours.clone();
         }
-        false
+        ours.is_some()
     }
 
     fn poll_substitute(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
