@@ -1,6 +1,7 @@
 //! The command line.
 
 mod config;
+mod serve;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -27,12 +28,14 @@ struct Cli {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Serve(serve::Args),
     Config(config::Args),
 }
 
 /// Runs the program.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
+        Command::Serve(args) => serve::run(args),
         Command::Config(args) => config::run(args),
     }
 }

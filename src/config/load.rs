@@ -57,6 +57,9 @@ impl Layers {
         for (name, text) in &self.environment {
             let origin = Origin::Environment(name.clone());
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+            if name == OPERATOR_KEY && text.is_empty() {
+                continue;
+            }
             if name == OPERATOR_KEY {
                 config.add_operator_key(Secret::new(text.as_str()));
             } else if rest.contains("__") {

@@ -152,7 +152,7 @@ impl Service {
     }
 
     /// Cleans up and publishes what is due, and lets long polls go once the store is lost. The server's ticker calls it
-    /// every publish interval; it must not be called from an asynchronous task.
+    /// every publish interval; it takes as long as the work that it finds.
     pub fn tick(&self) {
         self.store.tick();
         if self.store.availability() == Availability::Unavailable {

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The counts that only the lane can tell; whoever serves metrics refreshes them.
 #[derive(Debug, Default)]
-pub struct StoreGauges(Mutex<Option<Status>>);
+pub(super) struct StoreGauges(Mutex<Option<Status>>);
 
 impl StoreGauges {
     /// Asks the store. A store that does not answer any more has no counts.
-    pub async fn refresh(&self, service: &Service) {
+    pub(super) async fn refresh(&self, service: &Service) {
         let status = service.status().await.ok().map(|applied| applied.value);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
@@ -38,7 +38,7 @@ impl fmt::Debug for StoreCollector {
 }
 
 /// Registers the store's metrics.
-pub fn register_store(registry: &mut Registry, service: Arc<Service>, gauges: Arc<StoreGauges>) {
+pub(super) fn register_store(registry: &mut Registry, service: Arc<Service>, gauges: Arc<StoreGauges>) {
     registry.register_collector(Box::new(StoreCollector { service, gauges }));
 }
 
