@@ -96,7 +96,11 @@ mod tests {
         for other in ["192.0.2.1:4001", "192.0.2.2:4000", "[2001:db8::1]:4000"] {
             assert_eq!(key.check(nonce.as_bytes(), endpoint(other)), None, "{other}");
         }
-        assert_eq!(CookieKey::new(&Entropy::new([1; 32]), InstanceId(8)).check(nonce.as_bytes(), source), None, "rule J4");
+        assert_eq!(
+            CookieKey::new(&Entropy::new([1; 32]), InstanceId(8)).check(nonce.as_bytes(), source),
+            None,
+            "rule J4"
+        );
         assert_eq!(CookieKey::new(&Entropy::new([2; 32]), InstanceId(7)).check(nonce.as_bytes(), source), None);
     }
 

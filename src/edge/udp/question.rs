@@ -63,8 +63,7 @@ pub enum Silence {
 
 impl Silence {
     /// Every cause, in the order of [`Silence::index`].
-    pub const ALL: [Self; 5] =
-        [Self::NotStun, Self::NotABindingRequest, Self::Fingerprint, Self::Source, Self::Budget];
+    pub const ALL: [Self; 5] = [Self::NotStun, Self::NotABindingRequest, Self::Fingerprint, Self::Source, Self::Budget];
 
     /// Position in a table.
     pub fn index(self) -> usize {

@@ -280,9 +280,8 @@ fn claim<'a>(message: &Message<'a>) -> Option<Claim<'a>> {
 /// The question that a verified request asks.
 fn ask(request: &Request<'_>, claim: &Claim<'_>, reply: &ReplyTo, nonce_issued: MonoTime) -> Ask {
     let (endpoint, datagram) = (request.endpoint, fingerprint(request.message.bytes()));
-    let bind = |attempt, role, listing| {
-        Ask::Bind(BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued })
-    };
+    let bind =
+        |attempt, role, listing| Ask::Bind(BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued });
     match reply.username {
         Username::Presence(listing) => {
             Ask::Presence(Presence { listing, endpoint, datagram, sequence: claim.sequence, nonce_issued })

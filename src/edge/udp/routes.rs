@@ -42,7 +42,8 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
     fn endpoint(n: u32) -> Endpoint {
-        Endpoint::new(SocketAddr::from((Ipv4Addr::from_bits(0x0A00_0000 + n / 60_000), 1 + (n % 60_000) as u16))).unwrap()
+        Endpoint::new(SocketAddr::from((Ipv4Addr::from_bits(0x0A00_0000 + n / 60_000), 1 + (n % 60_000) as u16)))
+            .unwrap()
     }
 
     #[test]

@@ -88,9 +88,8 @@ impl Sockets {
 
     /// The same, by kind.
     pub(super) fn local_addrs(&self) -> LocalAddrs {
-        let of = |kind: Listener| {
-            self.0.iter().filter(|bound| bound.listener == kind).map(|bound| bound.address).collect()
-        };
+        let of =
+            |kind: Listener| self.0.iter().filter(|bound| bound.listener == kind).map(|bound| bound.address).collect();
         LocalAddrs { plain: of(Listener::Plain), auth: of(Listener::Challenging) }
     }
 
