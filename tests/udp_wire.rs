@@ -78,10 +78,8 @@ fn arrival(source: &str, listener: Listener) -> Arrival {
 }
 
 fn answer(decision: Decision) -> Transmit {
-    match decision {
-        Decision::Transmit(transmit) => transmit,
-        other => panic!("expected an answer, got {other:?}"),
-    }
+    let Decision::Transmit(transmit) = decision else { panic!("expected an answer, got {decision:?}") };
+    transmit
 }
 
 fn credentials(password: &Secret) -> MessageIntegrityCredentials {
@@ -178,7 +176,7 @@ fn case_x1_out_is_never_more_than_in_once_the_budget_is_spent() {
         match responder.receive(&request, spoofed, NOW) {
             Decision::Transmit(transmit) => bytes_out += transmit.bytes.len(),
             Decision::Silence(cause) => assert_eq!(cause, Silence::Budget),
-            other => panic!("{other:?}"),
+            Decision::Ask(_) | Decision::Note(..) => panic!("an unproven source asked the lane"),
         }
     }
     assert!(bytes_out <= bytes_in && bytes_out == 10 * 124, "{bytes_out} of {bytes_in}");

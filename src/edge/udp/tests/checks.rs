@@ -5,10 +5,8 @@ use crate::domain::{Endpoint, Role};
 use crate::edge::udp::Ask;
 
 fn silence(decision: Decision) -> Silence {
-    match decision {
-        Decision::Silence(cause) => cause,
-        other => panic!("expected silence, got {other:?}"),
-    }
+    let Decision::Silence(cause) = decision else { panic!("expected silence, got {decision:?}") };
+    cause
 }
 
 #[test]

@@ -124,17 +124,13 @@ pub(super) fn nonce(responder: &mut Responder, source: &str, now: MonoTime) -> S
 }
 
 pub(super) fn sent(decision: Decision) -> Transmit {
-    match decision {
-        Decision::Transmit(transmit) => transmit,
-        other => panic!("expected an answer, got {other:?}"),
-    }
+    let Decision::Transmit(transmit) = decision else { panic!("expected an answer, got {decision:?}") };
+    transmit
 }
 
 pub(super) fn asked(decision: Decision) -> Question {
-    match decision {
-        Decision::Ask(question) => *question,
-        other => panic!("expected a question, got {other:?}"),
-    }
+    let Decision::Ask(question) = decision else { panic!("expected a question, got {decision:?}") };
+    *question
 }
 
 /// The error code of an answer, and whether `speaker` can verify it.
