@@ -49,6 +49,12 @@ impl UdpEdge {
         self.metrics.register(registry);
     }
 
+    /// The counters, for tests that look at them from outside of the loop.
+    #[cfg(test)]
+    pub(super) fn metrics(&self) -> Arc<UdpMetrics> {
+        Arc::clone(&self.metrics)
+    }
+
     /// Serves until `shutdown` resolves. Questions that wait for the lane then are dropped, which cancels them (K1).
     pub async fn run(self, service: Arc<Service>, shutdown: impl Future<Output = ()> + Send) {
         let protocol = Protocol {
