@@ -149,9 +149,9 @@ impl Exchange {
         self.variants.iter().map(|variant| &variant.bytes)
     }
 
-    /// Whether every spelling was refused.
+    /// Whether every spelling that could be accepted was refused.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.variants.is_empty()
+        !self.tried.is_empty() && self.variants.iter().all(|variant| variant.nonce.is_none())
     }
 
     /// The nonce of the accepted spelling, after [`Verdict::Success`].

@@ -153,10 +153,10 @@ impl Puncher {
             self.out.push(Transmit { to: from, bytes: bytes.into() });
         }
         self.add(from);
-        if self.state == State::Trying
-            && let Some(position) = self.candidates.iter().position(|candidate| candidate.address == from)
-        {
-            // The peer's way to here is open, so this address is the likeliest: it is next, at the same pace.
+        let unasked = |candidate: &Candidate| candidate.address == from && candidate.sent.is_empty();
+        if let Some(position) = self.candidates.iter().position(unasked) {
+            // The peer's way to here is open, so this address is the likeliest: it is next, at the same pace. Once only,
+            // or an address that works one way would take every turn.
             self.turn = position;
         }
         true

@@ -107,6 +107,12 @@ impl Directory {
         self
     }
 
+    /// The same directory without a token.
+    pub fn without_token(mut self) -> Self {
+        self.token = None;
+        self
+    }
+
     /// Whether calls carry a token.
     pub fn has_token(&self) -> bool {
         self.token.is_some()
