@@ -63,7 +63,9 @@ impl Error {
             Self::Unreachable { .. } => "check that the server runs and that its address and port are right",
             Self::Timeout { .. } => "check the network between here and the server, then try again",
             Self::Refused(problem) => problem.code.advice(),
-            Self::Malformed { .. } => "check that the URL is a rendezvous server's, and that a proxy doesn't answer for it",
+            Self::Malformed { .. } => {
+                "check that the URL is a rendezvous server's, and that a proxy doesn't answer for it"
+            }
             Self::NoUdp { .. } => "start the server with --udp, or use a network that has the address family it offers",
             Self::Socket(_) => "check that the local address exists and that its port is free",
         }

@@ -6,7 +6,8 @@
 //! and all the rest, cut to 16 bytes: nobody else can speak, and nothing can be reflected. The text is not encrypted.
 
 use crate::credentials::{Secret, hmac_sha256};
-use crate::domain::Role;
+use crate::domain::{MonoTime, Role};
+use std::collections::VecDeque;
 use subtle::ConstantTimeEq;
 
 /// First byte of a frame.
@@ -51,7 +52,7 @@ impl Link {
     /// Writes a frame; text beyond [`TEXT_BYTES_MAX`] is cut at a character.
     pub fn encode(&self, frame: &Frame) -> Vec<u8> {
         let (kind, number, text) = match frame {
-            Frame::Text { number, text } => (b't', *number, &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]),
+            Frame::Text { number, text } => (b't', *number, cut(text)),
             Frame::Ack { number } => (b'a', *number, ""),
         };
         let mut bytes = vec![FRAME, kind];
@@ -89,6 +90,125 @@ impl Link {
         tag.copy_from_slice(&mac[..TAG_BYTES]);
         tag
     }
+}
+
+/// The longest beginning of whole characters that fits.
+fn cut(text: &str) -> &str {
+    let end = (0..=text.len().min(TEXT_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
+/// Repetition of a text that isn't acknowledged.
+const REPEAT_MS: u64 = 250;
+/// Repetitions before it is given up: five seconds.
+const TRIES_MAX: u32 = 20;
+/// Texts on the way at one time.
+const UNACKED_MAX: usize = 16;
+
+/// What a conversation heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A text that is new.
+    Text(String),
+    /// The other side has a text of ours; with the round trip in microseconds when it was sent once only.
+    Ack {
+        /// Microseconds.
+        round_trip_us: Option<u64>,
+    },
+}
+
+#[derive(Debug)]
+struct Unacked {
+    number: u32,
+    bytes: Vec<u8>,
+    sent_at: MonoTime,
+    tries: u32,
+}
+
+/// A conversation with one peer: texts arrive once and in any order, or are given up. No socket, no clock.
+#[derive(Debug)]
+pub struct Talk {
+    link: Link,
+    unacked: VecDeque<Unacked>,
+    next_number: u32,
+    /// Numbers heard, highest last; a repetition is acknowledged again and not told again.
+    heard: VecDeque<u32>,
+    out: VecDeque<Vec<u8>>,
+}
+
+impl Talk {
+    /// Begins a conversation.
+    pub fn new(link: Link) -> Self {
+        Self { link, unacked: VecDeque::new(), next_number: 1, heard: VecDeque::new(), out: VecDeque::new() }
+    }
+
+    /// Says something; false when too much is on the way already.
+    pub fn say(&mut self, text: &str, now: MonoTime) -> bool {
+        if self.unacked.len() >= UNACKED_MAX {
+            return false;
+        }
+        let number = self.next_number;
+        self.next_number = self.next_number.wrapping_add(1);
+        let bytes = self.link.encode(&Frame::Text { number, text: text.to_owned() });
+        self.send(bytes.clone());
+        self.unacked.push_back(Unacked { number, bytes, sent_at: now, tries: 1 });
+        true
+    }
+
+    /// Takes a datagram that isn't STUN.
+    pub fn handle_input(&mut self, bytes: &[u8], now: MonoTime) -> Option<Heard> {
+        match self.link.decode(bytes)? {
+            Frame::Ack { number } => {
+                let position = self.unacked.iter().position(|unacked| unacked.number == number)?;
+                let acked = self.unacked.remove(position)?;
+                let round_trip_us = (acked.tries == 1).then(|| now.0.saturating_sub(acked.sent_at.0) / 1_000);
+                Some(Heard::Ack { round_trip_us })
+            }
+            Frame::Text { number, text } => {
+                let ack = self.link.encode(&Frame::Ack { number });
+                self.send(ack);
+                if self.heard.contains(&number) {
+                    return None;
+                }
+                if self.heard.len() == UNACKED_MAX * 2 {
+                    self.heard.pop_front();
+                }
+                self.heard.push_back(number);
+                Some(Heard::Text(text))
+            }
+        }
+    }
+
+    /// Repeats what is due; gives up what was said too often.
+    pub fn handle_timeout(&mut self, now: MonoTime) {
+        self.unacked.retain(|unacked| unacked.tries < TRIES_MAX || !due(unacked).is_past(now));
+        let mut repeated = Vec::new();
+        for unacked in self.unacked.iter_mut().filter(|unacked| due(unacked).is_past(now)) {
+            (unacked.sent_at, unacked.tries) = (now, unacked.tries + 1);
+            repeated.push(unacked.bytes.clone());
+        }
+        repeated.into_iter().for_each(|bytes| self.send(bytes));
+    }
+
+    /// When [`Talk::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<MonoTime> {
+        self.unacked.iter().map(due).min()
+    }
+
+    /// The next datagram to send to the peer.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.out.pop_front()
+    }
+
+    fn send(&mut self, bytes: Vec<u8>) {
+        if self.out.len() < UNACKED_MAX * 2 {
+            self.out.push_back(bytes);
+        }
+    }
+}
+
+fn due(unacked: &Unacked) -> MonoTime {
+    unacked.sent_at.plus_ms(REPEAT_MS)
 }
 
 #[cfg(test)]
@@ -129,5 +249,39 @@ mod tests {
             changed[position] ^= 1;
             assert_eq!(host.decode(&changed), None, "byte {position}");
         }
+    }
+
+    #[test]
+    fn a_lost_text_is_repeated_until_it_is_acknowledged_and_heard_once() {
+        let (host, joiner) = pair();
+        let (mut host, mut joiner) = (Talk::new(host), Talk::new(joiner));
+        let at = |ms| MonoTime(0).plus_ms(ms);
+        assert!(joiner.say("hello", at(0)));
+        assert!(joiner.poll_transmit().is_some(), "lost");
+        assert_eq!(joiner.poll_timeout(), Some(at(REPEAT_MS)));
+        joiner.handle_timeout(at(REPEAT_MS));
+        let repeated = joiner.poll_transmit().unwrap();
+        assert_eq!(host.handle_input(&repeated, at(260)), Some(Heard::Text("hello".into())));
+        let _lost = host.poll_transmit().unwrap();
+        joiner.handle_timeout(at(2 * REPEAT_MS));
+        assert_eq!(host.handle_input(&joiner.poll_transmit().unwrap(), at(510)), None, "heard already");
+        let ack = host.poll_transmit().unwrap();
+        assert_eq!(joiner.handle_input(&ack, at(520)), Some(Heard::Ack { round_trip_us: None }));
+        assert_eq!(joiner.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_text_that_nobody_acknowledges_is_given_up_and_too_many_are_refused() {
+        let mut talk = Talk::new(pair().0);
+        let said = (0..UNACKED_MAX + 1).filter(|_| talk.say("x", MonoTime(0))).count();
+        assert_eq!(said, UNACKED_MAX);
+        let mut now = MonoTime(0);
+        while let Some(due) = talk.poll_timeout() {
+            assert!(due > now && due <= MonoTime(0).plus_ms(REPEAT_MS * u64::from(TRIES_MAX)));
+            now = due;
+            talk.handle_timeout(now);
+            while talk.poll_transmit().is_some() {}
+        }
+        assert_eq!(now, MonoTime(0).plus_ms(REPEAT_MS * u64::from(TRIES_MAX)));
     }
 }

@@ -134,6 +134,8 @@ impl Attempt {
         let mut taken = false;
         for position in 0..self.binders.len() {
             if self.binders[position].handle_answer(message, &self.credential, from) {
+                // Bound is told before introduced, also when one answer says both.
+                self.collect();
                 self.read_answer(message, now);
                 taken = true;
             }
@@ -206,7 +208,8 @@ impl Attempt {
         let puncher = self.puncher.get_or_insert_with(|| Puncher::new(attempt, role, key, entropy.fork(), start));
         let observed = message.xor_addresses(AttributeType::RV_PEER_ADDRESS);
         let declared = message.xor_addresses(AttributeType::RV_CANDIDATE);
-        let peers: Vec<SocketAddr> = observed.chain(declared).flatten().map(fold).filter(|peer| puncher.add(*peer)).collect();
+        let peers: Vec<SocketAddr> =
+            observed.chain(declared).flatten().map(fold).filter(|peer| puncher.add(*peer)).collect();
         if !peers.is_empty() {
             puncher.handle_timeout(now);
             self.events.push(AttemptEvent::Introduced { peers });

@@ -3,8 +3,8 @@
 use super::port::Families;
 use super::{Port, resolve, sleep_until, system_entropy};
 use crate::client::core::{
-    Action, AttemptEvent, BindRefusal, CallFailure, Entropy, HostCore, HostEvent, HostSetup, Lease, Path, PresenceEvent,
-    is_stun,
+    Action, AttemptEvent, BindRefusal, CallFailure, Entropy, HostCore, HostEvent, HostSetup, Lease, Path,
+    PresenceEvent, is_stun,
 };
 use crate::client::error::{Code, Error};
 use crate::client::http::{
@@ -318,7 +318,8 @@ impl Host {
                 let registration = self.options.registration.clone();
                 let key = self.lease.idempotency_key().to_owned();
                 let families = self.port.families();
-                self.jobs.spawn(async move { Done::Register(register(&directory, &registration, &key, families).await) });
+                self.jobs
+                    .spawn(async move { Done::Register(register(&directory, &registration, &key, families).await) });
             }
             Action::Renew { version } => {
                 let Some(registered) = &self.registered else { return };
@@ -481,7 +482,9 @@ fn classify(error: &Error, fixed_token: bool) -> CallFailure {
             | Code::RequestTimeout
             | Code::RateLimited
             | Code::Internal => CallFailure::Transient { retry_after: problem.retry_after },
-            Code::Unrecognised(_) if problem.status >= 500 => CallFailure::Transient { retry_after: problem.retry_after },
+            Code::Unrecognised(_) if problem.status >= 500 => {
+                CallFailure::Transient { retry_after: problem.retry_after }
+            }
             Code::Revoked
             | Code::Invalid
             | Code::Forbidden

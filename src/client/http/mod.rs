@@ -9,7 +9,7 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub use calls::{Browsed, BrowseQuery};
+pub use calls::{BrowseQuery, Browsed};
 pub use types::*;
 
 use super::error::Error;

@@ -1,1 +1,2 @@
-#[cfg(test)] mod x {}
+#[cfg(test)]
+mod x {}

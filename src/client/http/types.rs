@@ -256,6 +256,9 @@ pub struct PendingAttempt {
     /// What the joiner sent along.
     #[serde(default)]
     pub joiner_payload: Option<String>,
+    /// The host still has to admit or refuse it.
+    #[serde(default)]
+    pub gated: bool,
     /// The host's bind credential, equal to the one it can derive.
     pub bind: BindGrant,
     /// With which the peers know each other.
@@ -328,7 +331,8 @@ fn listing_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ListingId, D
 
 fn attempt_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AttemptId, D::Error> {
     let text = String::deserialize(deserializer)?;
-    AttemptId::parse(&text).ok_or_else(|| serde::de::Error::custom("expected an attempt id of 32 lower-case hex digits"))
+    AttemptId::parse(&text)
+        .ok_or_else(|| serde::de::Error::custom("expected an attempt id of 32 lower-case hex digits"))
 }
 
 fn display<S: serde::Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
