@@ -49,6 +49,7 @@ pub struct Directory {
     prefix: String,
     tenant: String,
     token: Option<Secret>,
+    answer_timeout: Duration,
 }
 
 /// One request, before it is sent.
@@ -98,7 +99,14 @@ impl Directory {
             .pool_max_idle_per_host(POOL_IDLE_MAX)
             .build(connector);
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        Ok(Self { client, authority: authority.to_owned(), prefix, tenant: encode(tenant), token: None })
+        Ok(Self {
+            client,
+            authority: authority.to_owned(),
+            prefix,
+            tenant: encode(tenant),
+            token: None,
+            answer_timeout: ANSWER_TIMEOUT,
+        })
     }
 
     /// The same directory with a bearer token: a guest's, or a JWT of the tenant.
@@ -143,7 +151,7 @@ impl Directory {
         let request = request
             .body(Full::new(Bytes::from(call.body.unwrap_or_default())))
             .map_err(|error| malformed(format!("the request can't be written: {error}")))?;
-        let after = ANSWER_TIMEOUT + call.wait;
+        let after = self.answer_timeout + call.wait;
         match tokio::time::timeout(after, self.exchange(request)).await {
             Ok(Ok(answer)) if answer.status.is_success() || answer.status == StatusCode::NOT_MODIFIED => Ok(answer),
             Ok(Ok(answer)) => Err(problem::read(&name, &answer)),
