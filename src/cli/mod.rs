@@ -1,6 +1,10 @@
 //! The command line.
 
+mod browse;
 mod config;
+mod host;
+mod join;
+mod output;
 mod serve;
 
 use clap::Parser;
@@ -29,6 +33,9 @@ struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Host(host::Args),
+    Browse(browse::Args),
+    Join(join::Args),
     Config(config::Args),
 }
 
@@ -36,6 +43,9 @@ enum Command {
 pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => serve::run(args),
+        Command::Host(args) => host::run(args),
+        Command::Browse(args) => browse::run(args),
+        Command::Join(args) => join::run(args),
         Command::Config(args) => config::run(args),
     }
 }
