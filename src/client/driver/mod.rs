@@ -11,7 +11,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use host::{Host, HostNews, HostOptions};
+pub use host::{Host, HostNews, HostOptions, PlayerNews};
 pub use join::{Join, JoinFailure, JoinNews, Step};
 pub use port::Port;
 
