@@ -78,6 +78,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 async fn host(args: &Args, output: Output) -> Result<ExitCode, Error> {
     let directory = args.server.directory()?;
+    let port = Port::open().await?;
     let registration = Registration {
         protocol: args.protocol.clone(),
         visibility: if args.unlisted { Visibility::Unlisted } else { Visibility::Public },
@@ -88,10 +89,11 @@ async fn host(args: &Args, output: Output) -> Result<ExitCode, Error> {
             max_players: args.max_players,
             ..ListingDetails::default()
         },
+        candidates: port.private_addresses(directory.authority()).await,
         gate: args.gate,
         ..Registration::default()
     };
-    let host = Host::new(directory, Port::open().await?, HostOptions { registration })?;
+    let host = Host::new(directory, port, HostOptions { registration })?;
     let interactive = std::io::stdin().is_terminal();
     let lines = interactive.then(stdin_lines);
     Session { host, output, interactive, gate: args.gate, peers: VecDeque::new(), clock: SystemClock::new() }
