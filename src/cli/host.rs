@@ -3,7 +3,7 @@
 use super::output::{Output, ServerArgs, block_on, duration, exit, stdin_lines, stop_signal};
 use crate::client::http::{ListingDetails, Registration, Visibility};
 use crate::client::link::{Heard, Link, Talk};
-use crate::client::{Error, Host, HostNews, HostOptions, Port};
+use crate::client::{Error, Host, HostNews, HostOptions, PlayerNews, Port};
 use crate::clock::{Clock, SystemClock};
 use crate::domain::{AttemptId, Role};
 use serde_json::json;
@@ -78,6 +78,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 async fn host(args: &Args, output: Output) -> Result<ExitCode, Error> {
     let directory = args.server.directory()?;
+    let port = Port::open().await?;
     let registration = Registration {
         protocol: args.protocol.clone(),
         visibility: if args.unlisted { Visibility::Unlisted } else { Visibility::Public },
@@ -88,10 +89,11 @@ async fn host(args: &Args, output: Output) -> Result<ExitCode, Error> {
             max_players: args.max_players,
             ..ListingDetails::default()
         },
+        candidates: port.private_addresses(directory.authority()).await,
         gate: args.gate,
         ..Registration::default()
     };
-    let host = Host::new(directory, Port::open().await?, HostOptions { registration })?;
+    let host = Host::new(directory, port, HostOptions { registration })?;
     let interactive = std::io::stdin().is_terminal();
     let lines = interactive.then(stdin_lines);
     Session { host, output, interactive, gate: args.gate, peers: VecDeque::new(), clock: SystemClock::new() }
@@ -181,32 +183,32 @@ impl Session {
             }
             HostNews::Stopped(_) => {}
             HostNews::Datagram { from, bytes } => self.heard(from, &bytes),
-            news => self.tell_attempt(news),
+            HostNews::Player { attempt, news } => self.tell_player(attempt, news),
         }
     }
 
-    fn tell_attempt(&mut self, news: HostNews) {
+    fn tell_player(&mut self, attempt: AttemptId, news: PlayerNews) {
         let output = self.output;
+        let id = attempt.to_string();
         match news {
-            HostNews::Offered { attempt } => {
-                let id = attempt.to_string();
+            PlayerNews::Offered => {
                 output.event("offered", json!({ "attempt_id": id }), &format!("a player wants to join: {id}"));
                 if self.gate && !self.interactive {
                     self.host.admit(attempt, true);
                 }
             }
-            HostNews::Payload { attempt, payload } => {
-                let fields = json!({ "attempt_id": attempt.to_string(), "payload": payload });
+            PlayerNews::Payload(payload) => {
+                let fields = json!({ "attempt_id": id, "payload": payload });
                 output.event("payload", fields, &payload);
             }
-            HostNews::Introduced { attempt, peers } => {
+            PlayerNews::Introduced { peers } => {
                 let peers: Vec<String> = peers.iter().map(SocketAddr::to_string).collect();
                 let text = format!("trying {}", peers.join(", "));
-                output.event("introduced", json!({ "attempt_id": attempt.to_string(), "peers": peers }), &text);
+                output.event("introduced", json!({ "attempt_id": id, "peers": peers }), &text);
             }
-            HostNews::Connected { attempt, path, peer_key } => {
+            PlayerNews::Connected { path, peer_key } => {
                 let fields = json!({
-                    "attempt_id": attempt.to_string(),
+                    "attempt_id": id,
                     "peer": path.peer.to_string(),
                     "round_trip_us": path.round_trip_us,
                 });
@@ -217,12 +219,11 @@ impl Session {
                 let talk = Talk::new(Link::new(Role::Host, peer_key));
                 self.peers.push_back(Peer { attempt, address: path.peer, talk });
             }
-            HostNews::NotConnected { attempt, refusal } => {
+            PlayerNews::NotConnected { refusal } => {
                 let reason = refusal.map_or_else(|| "the player can't be reached".to_owned(), |r| format!("{r:?}"));
-                let fields = json!({ "attempt_id": attempt.to_string(), "reason": reason });
+                let fields = json!({ "attempt_id": id, "reason": reason });
                 output.event("not_connected", fields, &reason);
             }
-            _ => {}
         }
     }
 

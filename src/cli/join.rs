@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     block_on(async move {
         tokio::select! {
             code = join(&args, output) => code,
-            () = stop_signal() => ExitCode::from(exit::NOT_INTRODUCED),
+            () = stop_signal() => ExitCode::from(exit::INTERRUPTED),
         }
     })
 }
@@ -99,7 +99,10 @@ async fn join(args: &Args, output: Output) -> ExitCode {
 
 async fn start(args: &Args) -> Result<Join, Error> {
     let directory = as_somebody(args.server.directory()?).await?;
-    Join::start(directory, Port::open().await?, args.listing, &JoinRequest::default()).await
+    let port = Port::open().await?;
+    let candidates = port.private_addresses(directory.authority()).await;
+    let request = JoinRequest { candidates, ..JoinRequest::default() };
+    Join::start(directory, port, args.listing, &request).await
 }
 
 /// A guest, when no token was given.

@@ -25,19 +25,22 @@ pub(crate) mod exit {
     pub(crate) const NOT_CONNECTED: u8 = 7;
     /// Connected, but no packet of the peer came.
     pub(crate) const SILENT: u8 = 8;
+    /// Ended by a signal before it was done; 128 and the number of SIGINT, as shells count.
+    pub(crate) const INTERRUPTED: u8 = 130;
 }
 
 /// The table of exit codes, for `--help`.
 pub(crate) const EXIT_HELP: &str = "Exit codes:
-  0  it worked (join: a packet from the host arrived)
-  1  this machine: no socket
-  2  wrong command line
-  3  the server can't be reached, or isn't a rendezvous server
-  4  the server refused (not found, quota, token)
-  5  the server doesn't see this side's UDP
-  6  the host didn't answer or refused
-  7  the host can't be reached: NAT or firewall
-  8  connected, but no packet from the host arrived";
+  0    it worked (join: a packet from the host arrived)
+  1    this machine: no socket
+  2    wrong command line
+  3    the server can't be reached, or isn't a rendezvous server
+  4    the server refused (not found, quota, token)
+  5    the server doesn't see this side's UDP
+  6    the host didn't answer or refused
+  7    the host can't be reached: NAT or firewall
+  8    connected, but no packet from the host arrived
+  130  ended by Ctrl-C";
 
 /// Which server, which tenant, and as whom.
 #[derive(clap::Args, Clone, Debug)]

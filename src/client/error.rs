@@ -222,9 +222,9 @@ codes! {
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unrecognised(text) => write!(f, "unrecognised code {text:?}"),
-            known => f.write_str(known.as_str()),
+        if let Self::Unrecognised(text) = self {
+            return write!(f, "unrecognised code {text:?}");
         }
+        f.write_str(self.as_str())
     }
 }

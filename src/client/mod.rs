@@ -8,7 +8,7 @@
 //!
 //! ```no_run
 //! use rendezvous::client::http::{Directory, ListingDetails, Registration};
-//! use rendezvous::client::{Error, Host, HostNews, HostOptions, Port};
+//! use rendezvous::client::{Error, Host, HostNews, HostOptions, PlayerNews, Port};
 //!
 //! # async fn example() -> Result<(), Error> {
 //! let directory = Directory::new("http://127.0.0.1:8080", "demo")?;
@@ -21,7 +21,7 @@
 //! let mut host = Host::new(directory, Port::open().await?, HostOptions { registration })?;
 //! loop {
 //!     match host.next().await {
-//!         HostNews::Connected { path, .. } => host.send(path.peer, b"welcome").await,
+//!         HostNews::Player { news: PlayerNews::Connected { path, .. }, .. } => host.send(path.peer, b"welcome").await,
 //!         HostNews::Datagram { from, bytes } => println!("{} bytes of the game from {from}", bytes.len()),
 //!         HostNews::Stopped(error) => return Err(error),
 //!         _ => {}
@@ -63,5 +63,5 @@ mod error;
 pub mod http;
 pub mod link;
 
-pub use driver::{Host, HostNews, HostOptions, Join, JoinFailure, JoinNews, Port, Step};
+pub use driver::{Host, HostNews, HostOptions, Join, JoinFailure, JoinNews, PlayerNews, Port, Step};
 pub use error::{Code, Error, Problem};

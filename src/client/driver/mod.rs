@@ -3,15 +3,13 @@
 //! Nothing runs in the background but HTTP calls: [`Host::next`] and [`Join::next`] do the work while they are awaited, so
 //! a game polls them in its own loop, beside its own socket, or in a task.
 
+mod candidates;
 mod host;
 mod join;
 mod port;
 mod resolve;
 
-#[cfg(test)]
-mod tests;
-
-pub use host::{Host, HostNews, HostOptions};
+pub use host::{Host, HostNews, HostOptions, PlayerNews};
 pub use join::{Join, JoinFailure, JoinNews, Step};
 pub use port::Port;
 

@@ -225,6 +225,20 @@ pub struct BindGrant {
     pub password: Secret,
 }
 
+/// A TURN relay with a credential for one attempt.
+#[derive(Clone, Debug, Deserialize)]
+pub struct TurnGrant {
+    /// `turn:` and `turns:` URIs.
+    pub uris: Vec<String>,
+    /// USERNAME.
+    pub username: String,
+    /// The password.
+    #[serde(deserialize_with = "secret")]
+    pub credential: Secret,
+    /// Lifetime from now.
+    pub ttl_ms: u64,
+}
+
 /// What a joiner gets for an attempt.
 #[derive(Clone, Debug, Deserialize)]
 pub struct JoinTicket {
@@ -243,6 +257,9 @@ pub struct JoinTicket {
     /// STUN URIs.
     #[serde(default)]
     pub stun: Vec<String>,
+    /// Relays for the game's own use, when the server names any.
+    #[serde(default)]
+    pub turn: Vec<TurnGrant>,
 }
 
 /// A pending attempt as its host sees it.
@@ -264,6 +281,9 @@ pub struct PendingAttempt {
     /// With which the peers know each other.
     #[serde(deserialize_with = "secret")]
     pub peer_key: Secret,
+    /// Relays for the game's own use, when the server names any.
+    #[serde(default)]
+    pub turn: Vec<TurnGrant>,
 }
 
 /// Answer of a host's long poll.
