@@ -18,8 +18,8 @@ pub(crate) mod exit {
     pub(crate) const FAILED: u8 = 1;
     /// Wrong command line or configuration.
     pub(crate) const USAGE: u8 = 2;
-    /// `serve`: the store is lost.
-    pub(crate) const STORE_LOST: u8 = 3;
+    /// `serve`: the store or an edge is lost.
+    pub(crate) const LOST: u8 = 3;
 }
 
 /// A self-hosted session directory and NAT rendezvous for multiplayer games

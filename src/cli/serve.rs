@@ -57,7 +57,7 @@ Exit codes:
   0  drained after a signal
   1  a second signal, or an address could not be bound
   2  wrong command line or configuration
-  3  the store was lost (a bug): restart it";
+  3  a transition or an edge panicked (a bug): let the supervisor start it again";
 
 impl Args {
     fn flags(&self) -> Flags {
@@ -110,7 +110,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         ExitCode::from(match server.run_until_signal().await {
             Exit::Drained => exit::OK,
             Exit::Forced => exit::FAILED,
-            Exit::StoreLost => exit::STORE_LOST,
+            Exit::Lost => exit::LOST,
         })
     });
     // Whatever still runs has had its grace.

@@ -2,12 +2,12 @@
 
 use super::stun_uris::stun_uris;
 use super::ticker::Ticker;
-use super::{Server, UdpTask};
+use super::{Addresses, Server};
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::{Browse, Config, StoreKind, Tenant};
 use crate::domain::limits::LimitsError;
 use crate::edge::http::{
-    BrowsePolicy, Cors, GuestKey, HttpServer, HttpSettings, JwtKeyError, KeyFingerprint, MetricsServer, MetricsText,
+    BrowsePolicy, Cors, HttpServer, HttpSettings, JwtKeyError, KeyFingerprint, MetricsServer, MetricsText,
     TenantSettings,
 };
 use crate::edge::udp::{Entropy, UdpEdge, UdpNotices, UdpSettings};
@@ -18,8 +18,10 @@ use crate::store::single_lock::SingleLock;
 use crate::telemetry::Exposition;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// Why a server did not start.
 #[derive(Debug)]
@@ -89,17 +91,23 @@ impl Server {
         let exposition = Arc::new(Exposition::default());
         let text = exposition.text();
         let settings = http_settings(&config, &keys, &text)?;
-        let http = HttpServer::start(settings, service.clone()).await.map_err(bind_error("server.http"))?;
-        let metrics = match config.server.metrics {
-            Some(listen) => Some(MetricsServer::start(listen, text).await.map_err(bind_error("server.metrics"))?),
-            None => None,
-        };
-        let upkeep = exposition.fill(&service, |registry| {
+        let http = HttpServer::bind(settings, service.clone()).await.map_err(bind_error("server.http"))?;
+        let mut upkeep = exposition.fill(&service, |registry| {
             http.register_metrics(registry);
             udp.register_metrics(registry);
         });
-        let udp = UdpTask::spawn(udp, service.clone());
-        let server = Self { service, http, metrics, udp, ticker, _upkeep: upkeep };
+        let metrics = serve_metrics(config.server.metrics, text, &mut upkeep).await?;
+        let http_address = http.local_addr().map_err(bind_error("server.http"))?;
+        let addresses = Addresses { http: http_address, udp: udp.local_addrs(), metrics };
+        let (stop_udp, stopped) = tokio::sync::oneshot::channel();
+        let http_handle = http.handle();
+        let mut edges = JoinSet::new();
+        edges.spawn(http.run());
+        edges.spawn(udp.run(service.clone(), async {
+            // A dropped sender ends it as well.
+            let _ = stopped.await;
+        }));
+        let server = Self { service, addresses, http: http_handle, stop_udp, edges, ticker, _upkeep: upkeep };
         server.log_start(&config);
         Ok(server)
     }
@@ -110,8 +118,8 @@ impl Server {
             instance = %self.instance(),
             store = config.server.store.name(),
             http = %self.http_addr(),
-            udp = ?self.udp.addresses.plain,
-            udp_auth = ?self.udp.addresses.auth,
+            udp = ?self.addresses.udp.plain,
+            udp_auth = ?self.addresses.udp.auth,
             metrics = ?self.metrics_addr(),
             tenants = config.tenants.len(),
         );
@@ -155,21 +163,22 @@ fn bind_udp(config: &Config, keys: &InstanceKeys, notices: Arc<UdpNotices>) -> R
     UdpEdge::bind(settings).map_err(bind_error("server.udp"))
 }
 
-impl UdpTask {
-    fn spawn(edge: UdpEdge, service: Arc<Service>) -> Self {
-        let addresses = edge.local_addrs();
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let task = tokio::spawn(edge.run(service, async {
-            let _dropped = stopped.await;
-        }));
-        Self { addresses, stop, task }
-    }
+async fn serve_metrics(
+    listen: Option<SocketAddr>,
+    text: MetricsText,
+    upkeep: &mut JoinSet<()>,
+) -> Result<Option<SocketAddr>, StartError> {
+    let Some(listen) = listen else { return Ok(None) };
+    let server = MetricsServer::bind(listen, text).await.map_err(bind_error("server.metrics"))?;
+    let address = server.local_addr().map_err(bind_error("server.metrics"))?;
+    upkeep.spawn(server.run());
+    Ok(Some(address))
 }
 
 /// What the HTTP edge is told.
 fn http_settings(config: &Config, keys: &InstanceKeys, text: &MetricsText) -> Result<HttpSettings, StartError> {
     let tenants = config.tenants.iter().map(tenant_settings).collect::<Result<_, _>>()?;
-    let mut settings = HttpSettings::new(config.server.http, tenants, GuestKey::new(*keys.guest_tokens.expose()));
+    let mut settings = HttpSettings::new(config.server.http, tenants, keys.guest_tokens.clone());
     settings.operators = config.operator.keys.iter().map(KeyFingerprint::of).collect();
     settings.guest_token_ttl = Duration::from_millis(config.http.guest_token_ttl_ms.into());
     settings.trusted_proxies = config.trust.proxies.iter().filter_map(|range| range.parse().ok()).collect();

@@ -11,6 +11,8 @@ use std::time::Duration;
 const QUIET_CHECK: Duration = Duration::from_millis(25);
 /// Longest time from the drain deadline to the end (rule J3).
 const AFTER_DEADLINE_MS: u64 = 5_000;
+/// Time for the edges to end once nothing is open.
+const LAST_ANSWERS_MS: u64 = 250;
 /// A lost store still answers `service_unavailable` for this long, so that nobody is left without an answer (rule J1).
 const LOST_GRACE: Duration = Duration::from_secs(1);
 
@@ -21,13 +23,13 @@ pub enum Exit {
     Drained,
     /// A second signal.
     Forced,
-    /// The store can't guarantee anything any more.
-    StoreLost,
+    /// The store can't guarantee anything any more (rule J1), or an edge ended by itself.
+    Lost,
 }
 
 impl Server {
     /// Serves until SIGTERM or SIGINT, then drains; a second signal ends it at once.
-    pub async fn run_until_signal(self) -> Exit {
+    pub async fn run_until_signal(mut self) -> Exit {
         let mut signals = match Signals::listen() {
             Ok(signals) => signals,
             Err(error) => {
@@ -37,7 +39,7 @@ impl Server {
         };
         tokio::select! {
             name = signals.next() => tracing::info!(event = "signal", signal = name),
-            () = self.ticker.lost() => return self.after_loss().await,
+            () = self.lost() => return self.after_loss().await,
         }
         tokio::select! {
             exit = self.shutdown() => exit,
@@ -50,14 +52,15 @@ impl Server {
 
     /// Drains with the configured window, then stops: as soon as no attempt waits for an introduction and no request is
     /// open, at the latest 5 s after the drain deadline (rule J3).
-    pub async fn shutdown(self) -> Exit {
-        match begin_drain(&self.service).await {
+    pub async fn shutdown(mut self) -> Exit {
+        let service = self.service.clone();
+        match begin_drain(&service).await {
             Ok(drain) => {
                 let (deadline, wall) = drain.value;
                 tracing::info!(event = "drain_began", deadline_unix_ms = wall.0, commit = drain.commit);
                 tokio::select! {
-                    () = quiet(&self.service, deadline) => {}
-                    () = self.ticker.lost() => return self.after_loss().await,
+                    () = quiet(&service, deadline) => {}
+                    () = self.lost() => return self.after_loss().await,
                 }
                 self.stop(deadline.plus_ms(AFTER_DEADLINE_MS)).await;
                 tracing::info!(event = "drained");
@@ -72,30 +75,34 @@ impl Server {
     }
 
     /// Answers what is open and stops, at the latest at `limit`.
-    async fn stop(self, limit: MonoTime) {
-        self.service.end_long_polls();
-        let left_ms = limit.ms_since(self.service.clock().mono());
-        let stopping = async {
-            self.http.shutdown().await;
-            let _already_over = self.udp.stop.send(());
-            let _panicked = self.udp.task.await;
-            if let Some(metrics) = self.metrics {
-                metrics.shutdown().await;
-            }
-        };
-        if tokio::time::timeout(Duration::from_millis(left_ms), stopping).await.is_err() {
-            tracing::warn!(event = "drain_cut_short", "some requests were still open");
+    async fn stop(mut self, limit: MonoTime) {
+        let clock = self.service.clock().clone();
+        self.http.begin_drain();
+        while self.http.open_requests() > 0 && !limit.is_past(clock.mono()) {
+            tokio::time::sleep(QUIET_CHECK).await;
+        }
+        self.http.shutdown();
+        let _already_over = self.stop_udp.send(());
+        let ending = async { while self.edges.join_next().await.is_some() {} };
+        let left_ms = limit.ms_since(clock.mono()).max(LAST_ANSWERS_MS);
+        if tokio::time::timeout(Duration::from_millis(left_ms), ending).await.is_err() {
+            tracing::warn!(event = "drain_cut_short", open_requests = self.http.open_requests());
         }
     }
 
+    /// Resolves when the process can't do its work any more: the store is lost, or a loop of an edge ended by itself.
+    async fn lost(&mut self) {
+        tokio::select! {
+            () = self.ticker.lost() => tracing::error!(event = "store_lost"),
+            _ = self.edges.join_next() => tracing::error!(event = "edge_lost"),
+        }
+    }
+
+    /// Requests are answered `service_unavailable` for a moment, then a supervisor has to start a new instance.
     async fn after_loss(self) -> Exit {
-        tracing::error!(
-            event = "store_lost",
-            "every request is service_unavailable; ending so that a supervisor restarts it"
-        );
         self.service.end_long_polls();
         tokio::time::sleep(LOST_GRACE).await;
-        Exit::StoreLost
+        Exit::Lost
     }
 }
 

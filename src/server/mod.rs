@@ -11,52 +11,55 @@ pub use compose::StartError;
 pub use lifecycle::Exit;
 
 use crate::domain::InstanceId;
-use crate::edge::http::{HttpServer, MetricsServer};
+use crate::edge::http::HttpHandle;
 use crate::edge::udp::LocalAddrs;
 use crate::service::Service;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use ticker::Ticker;
 use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
-/// A running server. Dropping it stops its tasks without drain.
+/// A running server. Dropping it stops everything without drain.
 pub struct Server {
     service: Arc<Service>,
-    http: HttpServer,
-    metrics: Option<MetricsServer>,
-    udp: UdpTask,
+    addresses: Addresses,
+    http: HttpHandle,
+    stop_udp: oneshot::Sender<()>,
+    /// The loops of the HTTP and UDP edges: they end only when they are told to.
+    edges: JoinSet<()>,
     ticker: Ticker,
-    /// Background work that ends with the server.
+    /// Metrics listener and gauges.
     _upkeep: JoinSet<()>,
 }
 
-/// The UDP edge while it runs.
-struct UdpTask {
-    addresses: LocalAddrs,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
+/// Where the server listens, ports chosen by the system included.
+#[derive(Clone, Debug)]
+struct Addresses {
+    http: SocketAddr,
+    udp: LocalAddrs,
+    metrics: Option<SocketAddr>,
 }
 
 impl Server {
     /// The HTTP listener's address.
     pub fn http_addr(&self) -> SocketAddr {
-        self.http.local_addr()
+        self.addresses.http
     }
 
     /// The first plain UDP listener's address.
     pub fn udp_addr(&self) -> Option<SocketAddr> {
-        self.udp.addresses.plain.first().copied()
+        self.addresses.udp.plain.first().copied()
     }
 
     /// The first challenging UDP listener's address.
     pub fn udp_auth_addr(&self) -> Option<SocketAddr> {
-        self.udp.addresses.auth.first().copied()
+        self.addresses.udp.auth.first().copied()
     }
 
     /// The metrics listener's address.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.metrics.as_ref().map(MetricsServer::local_addr)
+        self.addresses.metrics
     }
 
     /// This life of the process.

@@ -130,10 +130,12 @@ impl Service {
         self.store.last_commit()
     }
 
-    /// What browsing sees now: commit, and its age in milliseconds.
+    /// What browsing sees now: commit, and for how many milliseconds it has been behind; 0 while nothing newer exists.
     pub fn published(&self) -> (u64, u64) {
         let commit = self.store.published_commit();
-        (commit, self.clock.mono().ms_since(self.store.published_at()))
+        let is_behind = commit < self.store.last_commit();
+        let age_ms = self.clock.mono().ms_since(self.store.published_at());
+        (commit, if is_behind { age_ms } else { 0 })
     }
 
     /// Commands waiting in the lane: creations, keep-alives.
