@@ -181,9 +181,9 @@ impl<'t> Members<'t> {
     /// All members that are left, with their names, in the order of the body.
     pub fn rest(self) -> impl Iterator<Item = (&'t str, Field<'t>)> {
         let pointer = self.pointer;
-        self.left.into_iter().map(move |(name, value)| {
-            (name, Field { pointer: format!("{pointer}/{}", escape_pointer(name)), value })
-        })
+        self.left
+            .into_iter()
+            .map(move |(name, value)| (name, Field { pointer: format!("{pointer}/{}", escape_pointer(name)), value }))
     }
 
     /// Refuses the members that nobody has read, by name.
@@ -318,7 +318,9 @@ mod tests {
     fn integers_have_one_spelling() {
         let integer = |spelling: &str| read(&format!(r#"{{"n":{spelling}}}"#), |m| m.required("n")?.unsigned(1 << 52));
         assert_eq!(integer("5"), Ok(5));
-        for other in ["5.0", "5e0", "\"5\"", "-1", "0.5", "1e999", "18446744073709551616", "null", "true", "[5]", "05", "+5"] {
+        for other in
+            ["5.0", "5e0", "\"5\"", "-1", "0.5", "1e999", "18446744073709551616", "null", "true", "[5]", "05", "+5"]
+        {
             assert!(integer(other).is_err(), "{other}");
         }
         let signed = |spelling: &str| read(&format!(r#"{{"n":{spelling}}}"#), |m| m.required("n")?.integer());
@@ -334,7 +336,10 @@ mod tests {
         for lone in [r#""\ud800""#, r#""\udc00""#, r#""\ud800x""#, r#""\ud800\ud800""#, r#""\ud800A""#] {
             assert_eq!(pointer_of(&format!(r#"{{"a":{lone}}}"#)), "", "{lone}");
         }
-        assert_eq!(read(r#"{"a":"\ud83d\ude00"}"#, |m| Ok(m.required("a")?.text()?.to_owned())), Ok("\u{1F600}".into()));
+        assert_eq!(
+            read(r#"{"a":"\ud83d\ude00"}"#, |m| Ok(m.required("a")?.text()?.to_owned())),
+            Ok("\u{1F600}".into())
+        );
     }
 
     #[test]
@@ -347,7 +352,9 @@ mod tests {
         pointer_of(&format!("{{\"a\":\"{}", "x".repeat(16_000)));
         pointer_of(&"\\".repeat(65_536));
         pointer_of(&format!("{{\"a\":\"{}\"}}", "\\".repeat(16_383)));
-        for bytes in [&b"{\"a\":\"\xff\"}"[..], b"\xef\xbb\xbf{}", b"", b" ", b"\0", b"{", b"nul", b"{\"a\":\"\x01\"}", b"{} {}"] {
+        for bytes in
+            [&b"{\"a\":\"\xff\"}"[..], b"\xef\xbb\xbf{}", b"", b" ", b"\0", b"{", b"nul", b"{\"a\":\"\x01\"}", b"{} {}"]
+        {
             assert!(Document::parse(&mut bytes.to_vec()).is_err(), "{bytes:?}");
         }
         assert!(Document::parse(&mut b"[]".to_vec()).unwrap().members().is_err());
@@ -377,7 +384,7 @@ mod tests {
             members.finish().unwrap_err().pointer
         };
         assert_eq!(finish(r#"{"known":1,"a/b":2}"#), "/a~1b");
-        let null = read(r#"{"n":null}"#, |m| m.optional("n").map(|field| field.text()).transpose());
+        let null = read(r#"{"n":null}"#, |m| m.optional("n").map(|field| field.text().map(str::to_owned)).transpose());
         assert_eq!(null.unwrap_err().pointer, "/n");
     }
 }

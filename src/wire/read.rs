@@ -212,9 +212,24 @@ mod tests {
     fn every_field_refuses_null_and_unknown_neighbours_by_name() {
         let full: serde_json::Value = serde_json::from_str(FULL).unwrap();
         for pointer in [
-            "/protocol", "/visibility", "/ttl_ms", "/details", "/candidates", "/gate", "/details/name", "/details/map",
-            "/details/mode", "/details/region", "/details/players", "/details/max_players", "/details/password_required",
-            "/details/tags", "/details/attributes", "/details/tags/0", "/details/attributes/skill", "/candidates/0",
+            "/protocol",
+            "/visibility",
+            "/ttl_ms",
+            "/details",
+            "/candidates",
+            "/gate",
+            "/details/name",
+            "/details/map",
+            "/details/mode",
+            "/details/region",
+            "/details/players",
+            "/details/max_players",
+            "/details/password_required",
+            "/details/tags",
+            "/details/attributes",
+            "/details/tags/0",
+            "/details/attributes/skill",
+            "/candidates/0",
         ] {
             let mut changed = full.clone();
             *changed.pointer_mut(pointer).unwrap() = serde_json::Value::Null;

@@ -49,9 +49,9 @@ impl Connection {
 
     /// A request's headers have arrived whole. Its number, from 1; `None` when the connection is being closed to make room.
     pub(super) fn begin_request(&self) -> Option<u64> {
-        let claimed = self.idle_since_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
-            (state != EVICTED).then_some(BUSY)
-        });
+        let claimed = self
+            .idle_since_ms
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| (state != EVICTED).then_some(BUSY));
         claimed.ok().map(|_| self.requests.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
@@ -162,7 +162,8 @@ impl Registry {
     }
 
     /// Open connections that count against the ceiling.
-    pub(super) fn counted(&self) -> usize {
+    #[cfg(test)]
+    fn counted(&self) -> usize {
         self.lock().counted
     }
 
@@ -181,13 +182,14 @@ impl Inner {
     }
 
     fn evict_longest_idle(&mut self, source: Option<Source>, but: Option<u64>) -> bool {
-        let idle_at = |connection: &Connection| connection.idle_since().map(|at| (at, connection));
         loop {
             let longest = self
                 .entries
                 .iter()
-                .filter(|(id, entry)| entry.counted && Some(**id) != but && (source.is_none() || entry.source == source))
-                .filter_map(|(id, entry)| idle_at(&entry.connection).map(|(at, connection)| (at, *id, connection)))
+                .filter(|(id, entry)| {
+                    entry.counted && Some(**id) != but && (source.is_none() || entry.source == source)
+                })
+                .filter_map(|(id, entry)| Some((entry.connection.idle_since()?, *id, &entry.connection)))
                 .min_by_key(|(at, id, _)| (*at, *id));
             let Some((_, id, connection)) = longest else { return false };
             let seen = connection.idle_since_ms.load(Ordering::Relaxed);
@@ -311,7 +313,9 @@ mod tests {
         let (_third, _d) = open(&registry, 2, 0).unwrap();
         assert!(is_evicted(&first) && !is_evicted(&other));
         let proxies: Vec<_> = (0..5)
-            .map(|_| registry.admit(Arc::new(Connection::new(Instant::now())), None).expect("a trusted proxy has no source"))
+            .map(|_| {
+                registry.admit(Arc::new(Connection::new(Instant::now())), None).expect("a trusted proxy has no source")
+            })
             .collect();
         assert_eq!(registry.open(), 9);
         drop(proxies);

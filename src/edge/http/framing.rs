@@ -77,11 +77,9 @@ impl Framing {
                     self.expect = if left == 0 { Expect::ChunkEnd } else { Expect::ChunkData(left) };
                     taken
                 }
-                Expect::RequestLine
-                | Expect::HeaderLine
-                | Expect::ChunkSize
-                | Expect::ChunkEnd
-                | Expect::Trailer => self.take_line(bytes),
+                Expect::RequestLine | Expect::HeaderLine | Expect::ChunkSize | Expect::ChunkEnd | Expect::Trailer => {
+                    self.take_line(bytes)
+                }
             };
             bytes = bytes.get(taken..).unwrap_or_default();
         }

@@ -33,7 +33,8 @@ fn is_visible(text: &str) -> bool {
 
 /// `Idempotency-Key`: 1 to 128 visible ASCII characters, bare or as a quoted string, without its quotes.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<String, Problem> {
-    let refused = || Problem::invalid_header(&IDEMPOTENCY_KEY, "must be 1 to 128 visible ASCII characters, bare or quoted");
+    let refused =
+        || Problem::invalid_header(&IDEMPOTENCY_KEY, "must be 1 to 128 visible ASCII characters, bare or quoted");
     let Some(text) = single(headers, &IDEMPOTENCY_KEY)? else {
         return Err(Problem::invalid_header(&IDEMPOTENCY_KEY, "is required on this route"));
     };
@@ -94,7 +95,8 @@ pub(super) fn wait_ms(headers: &HeaderMap, parameter: Option<u64>) -> (u64, bool
         return (ms.min(WAIT_MS_MAX), false);
     }
     let lines = headers.get_all(&PREFER).iter().filter_map(|line| line.to_str().ok());
-    let mut preferences = lines.flat_map(|line| line.split([',', ';'])).filter_map(|token| token.trim().split_once('='));
+    let mut preferences =
+        lines.flat_map(|line| line.split([',', ';'])).filter_map(|token| token.trim().split_once('='));
     let wait = preferences.find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"));
     // A preference that can't be read is ignored, as RFC 7240 section 2 asks.
     let seconds = wait.and_then(|(_, value)| integer(value.trim().trim_matches('"')));
@@ -115,7 +117,9 @@ pub(super) fn traceparent(headers: &HeaderMap) -> Option<&HeaderValue> {
     let lower_hex = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     let mut parts = text.splitn(5, '-');
     let lengths_ok = [2, 32, 16, 2].into_iter().all(|len| {
-        parts.next().is_some_and(|part| part.len() == len && lower_hex(part) && (len == 2 || part.bytes().any(|b| b != b'0')))
+        parts
+            .next()
+            .is_some_and(|part| part.len() == len && lower_hex(part) && (len == 2 || part.bytes().any(|b| b != b'0')))
     });
     let version_ok = !text.starts_with("ff") && (parts.next().is_none() || !text.starts_with("00"));
     (lengths_ok && version_ok && text.len() <= 128).then_some(value)
@@ -140,7 +144,19 @@ mod tests {
         assert_eq!(key(&["\"abc\""]).as_deref(), Some("abc"), "the same key without its quotes");
         assert_eq!(key(&[r#""a\"b\\c""#]).as_deref(), Some(r#"a"b\c"#));
         assert_eq!(key(&[&"k".repeat(128)]).map(|key| key.len()), Some(128));
-        for bad in [&[][..], &[""], &["a", "b"], &["a b"], &["\"\""], &["\""], &["\"a"], &["\"a\"b\""], &[r#""a\b""#], &["\u{e9}"], &["\"a b\""]] {
+        for bad in [
+            &[][..],
+            &[""],
+            &["a", "b"],
+            &["a b"],
+            &["\"\""],
+            &["\""],
+            &["\"a"],
+            &["\"a\"b\""],
+            &[r#""a\b""#],
+            &["\u{e9}"],
+            &["\"a b\""],
+        ] {
             assert_eq!(key(bad), None, "{bad:?}");
         }
         assert_eq!(key(&[&"k".repeat(129)]), None);
@@ -182,8 +198,14 @@ mod tests {
     fn ids_of_traces_are_taken_over_only_when_well_formed() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         assert!(traceparent(&with("traceparent", &[good])).is_some());
-        for bad in ["", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331", &good.to_uppercase(), &format!("{good}-x"),
-            "00-00000000000000000000000000000000-b7ad6b7169203331-01", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"] {
+        for bad in [
+            "",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+            &good.to_uppercase(),
+            &format!("{good}-x"),
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        ] {
             assert!(traceparent(&with("traceparent", &[bad])).is_none(), "{bad}");
         }
         assert!(request_id(&with("x-request-id", &["a-1/2"])).is_some());

@@ -165,7 +165,11 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(30);
     const NEVER: Duration = Duration::from_secs(3_600);
 
-    fn guarded(head: Duration, idle: Duration, write: Duration) -> (GuardedIo<DuplexStream>, DuplexStream, Arc<Connection>) {
+    fn guarded(
+        head: Duration,
+        idle: Duration,
+        write: Duration,
+    ) -> (GuardedIo<DuplexStream>, DuplexStream, Arc<Connection>) {
         let (ours, theirs) = duplex(64);
         let connection = Arc::new(Connection::new(Instant::now()));
         (GuardedIo::new(ours, Deadlines { head, idle, write }, Arc::clone(&connection)), theirs, connection)

@@ -276,9 +276,7 @@ impl Problem {
     fn from_invalid(invalid: Invalid) -> Self {
         match invalid {
             Invalid::OwnListing => Self::invalid("a principal can't join its own listing").reason("own_listing"),
-            Invalid::SameEndpoint => {
-                Self::invalid("both sides have one address and port").reason("same_endpoint")
-            }
+            Invalid::SameEndpoint => Self::invalid("both sides have one address and port").reason("same_endpoint"),
             Invalid::FutureCommit => Self::invalid("this commit lies in the future").reason("future_commit"),
             Invalid::DrainWindow => Self::invalid_field(FieldError::new("/window_ms", "is longer than allowed")),
         }
@@ -363,8 +361,7 @@ mod tests {
 
     #[test]
     fn a_stale_version_comes_with_the_current_etag() {
-        let answer =
-            Problem::from_failure(Rejection::VersionConflict { current: 7 }.into(), MonoTime(0)).into_answer();
+        let answer = Problem::from_failure(Rejection::VersionConflict { current: 7 }.into(), MonoTime(0)).into_answer();
         assert_eq!(answer.headers()[ETAG], "\"7\"");
     }
 

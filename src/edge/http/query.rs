@@ -102,20 +102,21 @@ mod tests {
 
     #[test]
     fn case_o2_unknown_repeated_and_empty_parameters_are_refused() {
-        for bad in ["token=x", "protocol=a&protocol=a", "protocol=", "protocol", "limit=%zz", "limit=%f", "protocol=%ff", "=a"] {
+        for bad in
+            ["token=x", "protocol=a&protocol=a", "protocol=", "protocol", "limit=%zz", "limit=%f", "protocol=%ff", "=a"]
+        {
             assert!(Query::parse(Some(bad), KNOWN).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn case_b2_odd_limits_are_refused_and_large_ones_clamped() {
-        let limit = |text: &str| {
-            Query::parse(Some(&format!("limit={text}")), KNOWN)?.take_limit("limit", 50, 100)
-        };
+        let limit = |text: &str| Query::parse(Some(&format!("limit={text}")), KNOWN)?.take_limit("limit", 50, 100);
         for bad in ["0", "00", "-1", "1.5", "1e3", "NaN", "%2B5", "0x10", "%20", ""] {
             assert!(limit(bad).is_err(), "{bad}");
         }
-        for (text, value) in [("1", 1), ("100", 100), ("101", 100), ("1000000000", 100), ("18446744073709551616", 100)] {
+        for (text, value) in [("1", 1), ("100", 100), ("101", 100), ("1000000000", 100), ("18446744073709551616", 100)]
+        {
             assert_eq!(limit(text).unwrap(), value);
         }
         assert_eq!(Query::parse(None, KNOWN).unwrap().take_limit("limit", 50, 100).unwrap(), 50);

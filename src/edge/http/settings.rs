@@ -3,6 +3,7 @@
 use super::auth::jwt::JwtVerifier;
 use super::forwarded::Cidr;
 use crate::credentials::Secret;
+use crate::service::KeyBytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,8 @@ pub struct HttpSettings {
     pub tenants: Vec<TenantSettings>,
     /// Operators' keys, as fingerprints.
     pub operators: Vec<KeyFingerprint>,
-    /// Signs guest tokens; must differ between instances (rule J4), so the instance id is mixed into it by the caller.
-    pub guest_key: GuestKey,
+    /// Signs guest tokens; differs between instances (rule J4).
+    pub guest_key: KeyBytes,
     /// Lifetime of a guest token.
     pub guest_token_ttl: Duration,
     /// Peers whose `X-Forwarded-For` is believed, and who have no ceiling of connections per source.
@@ -33,7 +34,7 @@ pub struct HttpSettings {
 
 impl HttpSettings {
     /// Defaults: no operators, no proxies, no CORS, rates on, no metrics on this listener.
-    pub fn new(listen: SocketAddr, tenants: Vec<TenantSettings>, guest_key: GuestKey) -> Self {
+    pub fn new(listen: SocketAddr, tenants: Vec<TenantSettings>, guest_key: KeyBytes) -> Self {
         Self {
             listen,
             tenants,
@@ -86,23 +87,6 @@ impl KeyFingerprint {
 }
 
 impl std::fmt::Debug for KeyFingerprint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("[redacted]")
-    }
-}
-
-/// The key that signs guest tokens.
-#[derive(Clone)]
-pub struct GuestKey(pub(super) [u8; 32]);
-
-impl GuestKey {
-    /// Wraps 32 bytes of entropy or of a derivation.
-    pub fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-}
-
-impl std::fmt::Debug for GuestKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("[redacted]")
     }

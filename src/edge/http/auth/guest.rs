@@ -5,7 +5,7 @@
 
 use crate::credentials::{Secret, hmac_sha256};
 use crate::domain::{InstanceId, MonoTime, TenantId};
-use crate::edge::http::settings::GuestKey;
+use crate::service::KeyBytes;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::time::Duration;
@@ -43,13 +43,13 @@ pub(in crate::edge::http) enum GuestError {
 
 /// Issues and checks guest tokens.
 pub(in crate::edge::http) struct GuestTokens {
-    key: GuestKey,
+    key: KeyBytes,
     ttl: Duration,
     instance: InstanceId,
 }
 
 impl GuestTokens {
-    pub(in crate::edge::http) fn new(key: GuestKey, ttl: Duration, instance: InstanceId) -> Self {
+    pub(in crate::edge::http) fn new(key: KeyBytes, ttl: Duration, instance: InstanceId) -> Self {
         Self { key, ttl, instance }
     }
 
@@ -70,7 +70,7 @@ impl GuestTokens {
         bytes.extend_from_slice(&tenant.0.to_be_bytes());
         bytes.extend_from_slice(&now.plus_ms(self.ttl_ms()).0.to_be_bytes());
         bytes.extend_from_slice(&id.to_be_bytes());
-        let mac = hmac_sha256(&self.key.0, &[PREFIX.as_bytes(), &bytes]);
+        let mac = hmac_sha256(self.key.expose(), &[PREFIX.as_bytes(), &bytes]);
         bytes.extend_from_slice(&mac);
         Secret::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
     }
@@ -85,7 +85,7 @@ impl GuestTokens {
         if instance != self.instance.0 {
             return Err(GuestError::StaleInstance);
         }
-        let expected = hmac_sha256(&self.key.0, &[PREFIX.as_bytes(), signed]);
+        let expected = hmac_sha256(self.key.expose(), &[PREFIX.as_bytes(), signed]);
         let genuine: bool = expected.ct_eq(mac).into();
         let deadline = MonoTime(u64::try_from(expiry).unwrap_or(0));
         if !genuine || deadline.is_past(now) {
@@ -112,8 +112,12 @@ mod tests {
 
     const NOW: MonoTime = MonoTime(1_000_000_000);
 
+    fn key(root: u8) -> KeyBytes {
+        crate::service::InstanceKeys::derive(&[root; 32], InstanceId(42)).guest_tokens
+    }
+
     fn tokens() -> GuestTokens {
-        GuestTokens::new(GuestKey::new([3; 32]), Duration::from_secs(60), InstanceId(42))
+        GuestTokens::new(key(3), Duration::from_secs(60), InstanceId(42))
     }
 
     #[test]
@@ -134,9 +138,9 @@ mod tests {
             let changed = String::from_utf8(bytes).unwrap();
             assert!(tokens().check(&changed, NOW).is_err(), "{position}");
         }
-        let other = GuestTokens::new(GuestKey::new([4; 32]), Duration::from_secs(60), InstanceId(42));
+        let other = GuestTokens::new(key(4), Duration::from_secs(60), InstanceId(42));
         assert_eq!(other.check(token.expose(), NOW), Err(GuestError::Invalid));
-        let later = GuestTokens::new(GuestKey::new([3; 32]), Duration::from_secs(60), InstanceId(43));
+        let later = GuestTokens::new(key(3), Duration::from_secs(60), InstanceId(43));
         assert_eq!(later.check(token.expose(), NOW), Err(GuestError::StaleInstance));
         for bad in ["", "g1.", "g1.AAAA", "g1.!!!"] {
             assert_eq!(tokens().check(bad, NOW), Err(GuestError::Invalid), "{bad}");

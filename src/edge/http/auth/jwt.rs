@@ -3,9 +3,10 @@
 use super::guest::GUEST_PREFIX;
 use crate::credentials::Secret;
 use crate::domain::WallTime;
+use jsonwebtoken::dangerous::insecure_decode_claims;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::jwk::{Jwk, JwkSet, KeyAlgorithm};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, insecure_decode_claims};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::Deserialize;
 use std::fmt;
 

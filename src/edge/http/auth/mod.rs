@@ -1,11 +1,12 @@
 //! Who calls: operators by key, principals by JWT or guest token. Tokens are compared in constant time and kept nowhere.
 
-pub mod guest;
-pub mod jwt;
+pub(super) mod guest;
+pub(super) mod jwt;
 
 use super::problem::Problem;
-use super::settings::{GuestKey, HttpSettings, KeyFingerprint, TenantSettings};
+use super::settings::{HttpSettings, KeyFingerprint, TenantSettings};
 use crate::domain::{InstanceId, MonoTime, TenantId, WallTime};
+use crate::service::KeyBytes;
 use guest::{GuestError, GuestTokens};
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use sha2::{Digest, Sha256};
@@ -75,7 +76,7 @@ impl Authenticator {
     pub(super) fn new(
         operators: Vec<KeyFingerprint>,
         tenants: Vec<TenantSettings>,
-        guest_key: GuestKey,
+        guest_key: KeyBytes,
         guest_token_ttl: Duration,
         instance: InstanceId,
     ) -> Self {
@@ -103,7 +104,12 @@ impl Authenticator {
     }
 
     /// The caller behind `Authorization`. `tenant` is where the request goes, if it goes to one.
-    pub(super) fn identify(&self, headers: &HeaderMap, tenant: Option<TenantId>, now: Now) -> Result<Identity, AuthError> {
+    pub(super) fn identify(
+        &self,
+        headers: &HeaderMap,
+        tenant: Option<TenantId>,
+        now: Now,
+    ) -> Result<Identity, AuthError> {
         let token = bearer(headers)?;
         if self.is_operator(token) {
             return Ok(Identity::Operator);
@@ -157,6 +163,10 @@ mod tests {
 
     const NOW: Now = Now { mono: MonoTime(5_000_000_000), wall: WallTime(1_700_000_000_000) };
 
+    fn key(root: u8) -> KeyBytes {
+        crate::service::InstanceKeys::derive(&[root; 32], InstanceId(1)).guest_tokens
+    }
+
     fn tenant(name: &str, secret: &str) -> TenantSettings {
         let key = JwtKey::Secret(Secret::new(secret));
         let jwt = JwtVerifier::new(JwtAlgorithm::Hs256, &key, None).unwrap();
@@ -167,7 +177,7 @@ mod tests {
         Authenticator::new(
             vec![KeyFingerprint::of(&Secret::new("first")), KeyFingerprint::of(&Secret::new("second"))],
             vec![tenant("a", &"a".repeat(32)), tenant("b", &"b".repeat(32))],
-            GuestKey::new([7; 32]),
+            key(7),
             Duration::from_secs(60),
             InstanceId(1),
         )
@@ -210,7 +220,7 @@ mod tests {
 
     #[test]
     fn guest_tokens_of_an_earlier_instance_are_told_apart() {
-        let other = GuestTokens::new(GuestKey::new([9; 32]), Duration::from_secs(60), InstanceId(2));
+        let other = GuestTokens::new(key(9), Duration::from_secs(60), InstanceId(2));
         let stale = other.issue(TenantId(0), 5, NOW.mono);
         assert_eq!(identify(&format!("Bearer {}", stale.expose()), 0), Err(AuthError::StaleInstance));
         let guests = authenticator();
