@@ -220,7 +220,8 @@ impl Session {
                 self.peers.push_back(Peer { attempt, address: path.peer, talk });
             }
             PlayerNews::NotConnected { refusal } => {
-                let reason = refusal.map_or_else(|| "the player can't be reached".to_owned(), |r| format!("{r:?}"));
+                let reason =
+                    refusal.map_or_else(|| "the player can't be reached".to_owned(), |refusal| refusal.to_string());
                 let fields = json!({ "attempt_id": id, "reason": reason });
                 output.event("not_connected", fields, &reason);
             }

@@ -128,7 +128,7 @@ async fn connect(join: &mut Join, output: Output) -> Result<Path, JoinFailure> {
                 output.event("bound", json!({ "address": mapped.to_string() }), &text);
             }
             JoinNews::FamilyEnded { server, refusal } => {
-                let reason = format!("{refusal:?}");
+                let reason = refusal.to_string();
                 let fields = json!({ "server": server.to_string(), "reason": reason });
                 output.event("family_ended", fields, &format!("{server}: {reason}"));
             }

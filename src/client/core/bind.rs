@@ -4,6 +4,7 @@ use super::exchange::{Credential, Exchange, Refusal, Verdict, reason};
 use super::{Entropy, Outbox, Transmit};
 use crate::domain::MonoTime;
 use crate::stun::{AttributeType, Message};
+use std::fmt;
 use std::net::SocketAddr;
 
 /// Repetition while an answer or the other side is expected any moment.
@@ -38,6 +39,38 @@ pub enum BindRefusal {
     Deadline,
     /// Another signed refusal: its STUN code and RV-REASON.
     Other(u16, u16),
+}
+
+impl BindRefusal {
+    /// Whether it is about this side's address and not about the attempt or the other side.
+    pub fn is_about_address(self) -> bool {
+        match self {
+            Self::Unanswered
+            | Self::OtherEndpoint
+            | Self::OtherDatagram
+            | Self::SameEndpoint
+            | Self::Deadline
+            | Self::Other(..) => true,
+            Self::Gone | Self::Refused | Self::NoCommonFamily | Self::Draining => false,
+        }
+    }
+}
+
+impl fmt::Display for BindRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unanswered => "no answer over UDP within 10 s",
+            Self::Gone => "the attempt has ended",
+            Self::Refused => "the host refused",
+            Self::OtherEndpoint => "bound from another address already",
+            Self::OtherDatagram => "bound by another datagram already",
+            Self::SameEndpoint => "both sides use one address and port",
+            Self::NoCommonFamily => "one side has only IPv4, the other only IPv6",
+            Self::Draining => "the server is going down",
+            Self::Deadline => "nothing happened before the deadline",
+            Self::Other(code, reason) => return write!(f, "refused with code {code}, reason {reason}"),
+        })
+    }
 }
 
 /// What a binder found out.

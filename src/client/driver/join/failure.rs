@@ -81,9 +81,9 @@ impl fmt::Display for JoinFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotBound(BindRefusal::Unanswered) => f.write_str("the server did not answer over UDP within 10 s"),
-            Self::NotBound(refusal) => write!(f, "the server did not accept this side's address ({refusal:?})"),
+            Self::NotBound(refusal) => write!(f, "the server did not accept this side's address: {refusal}"),
             Self::NotIntroduced(BindRefusal::Deadline) => f.write_str("the host did not answer before the deadline"),
-            Self::NotIntroduced(refusal) => write!(f, "the attempt ended before the introduction ({refusal:?})"),
+            Self::NotIntroduced(refusal) => write!(f, "the attempt ended before the introduction: {refusal}"),
             Self::Ended { state, reason } => {
                 write!(f, "the attempt ended before the introduction: {state}")?;
                 reason.as_ref().filter(|reason| *reason != state).map_or(Ok(()), |reason| write!(f, " ({reason})"))

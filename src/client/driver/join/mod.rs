@@ -210,7 +210,7 @@ impl Join {
                     JoinNews::Introduced { peers }
                 }
                 AttemptEvent::Connected(path) => JoinNews::Connected(path),
-                AttemptEvent::NotIntroduced(refusal) if self.bound => {
+                AttemptEvent::NotIntroduced(refusal) if self.bound || !refusal.is_about_address() => {
                     JoinNews::Failed(JoinFailure::NotIntroduced(refusal))
                 }
                 AttemptEvent::NotIntroduced(refusal) => JoinNews::Failed(JoinFailure::NotBound(refusal)),
