@@ -151,6 +151,7 @@ impl<L: Lane> Engine<L> {
                 self.errors_in_a_row += 1;
                 if self.errors_in_a_row >= ERRORS_BEFORE_REST {
                     self.errors_in_a_row = 0;
+                    tracing::warn!(socket, %error, "UDP receive keeps failing");
                     tokio::time::sleep(ERROR_REST).await;
                 }
             }

@@ -79,6 +79,7 @@ impl UdpEdge {
         let responder = Responder::new(protocol, &budgets, sockets.addresses(), classic);
         let asker = Asker { lane, clock, sockets, metrics, answerer: responder.answerer().clone() };
         let mut engine = Engine::new(asker, responder, protocol, notices, budgets.questions_max);
+        tracing::debug!(instance = %protocol.instance, "UDP edge serves");
         tokio::pin!(shutdown);
         tokio::select! {
             () = &mut shutdown => {}

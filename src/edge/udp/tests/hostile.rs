@@ -111,6 +111,8 @@ fn case_x3_p5_only_the_observed_source_counts() {
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
+
     #[test]
     fn random_datagrams_ask_nothing(raw in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
         let decision = responder().receive(&raw, from(HOST), START);
