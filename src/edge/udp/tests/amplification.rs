@@ -87,10 +87,30 @@ fn a_valid_nonce_exempts_and_does_not_spend() {
     let mut responder = responder();
     let nonce = nonce(&mut responder, HOST, START);
     let short = begun().finish().unwrap();
-    while matches!(responder.receive(&short, from(HOST), START), Decision::Transmit(_)) {}
+    let paid = (0..100).filter(|_| matches!(responder.receive(&short, from(HOST), START), Decision::Transmit(_)));
+    assert_eq!(paid.count(), 10, "now the budget is empty");
     asked(responder.receive(&Speaker::host_presence().sequenced(&nonce, 1), from(HOST), START));
     let wrong = Speaker { key: [0; 32], ..Speaker::host_presence() };
     assert_eq!(code(responder.receive(&wrong.plain(&nonce), from(HOST), START)), 401);
+
+    // The shortest request that can carry a nonce is shorter than its answer.
+    let shortest = Speaker { username: String::new(), ..wrong }.claiming(&nonce);
+    let shortest = shortest.attribute(AttributeType::MESSAGE_INTEGRITY, &[]).finish().unwrap();
+    assert!(shortest.len() < 124);
+    let fresh = START.plus_ms(120_000);
+    spend_all(&mut responder, fresh);
+    assert_eq!(code(responder.receive(&shortest, from(HOST), fresh)), 401);
+    let aged = START.plus_ms(120_001);
+    let decision = responder.receive(&shortest, from(HOST), aged);
+    assert!(matches!(decision, Decision::Silence(Silence::Budget)), "an old nonce proves no source: {decision:?}");
+}
+
+/// Spends what the source and everybody have left at `now`.
+fn spend_all(responder: &mut Responder, now: MonoTime) {
+    let short = begun().finish().unwrap();
+    for _ in 0..100 {
+        responder.receive(&short, from(HOST), now);
+    }
 }
 
 #[test]

@@ -68,9 +68,13 @@ fn a_presence_datagram_from_a_new_source_is_noted_and_challenged() {
     assert_eq!((note.listing, note.endpoint, note.sequence), (LISTING, endpoint, 43));
     assert_eq!(error_of(&answer, &Speaker::host_presence()), (438, false));
 
-    // The same 438 without a note: no sequence, another role, or a key that is wrong.
+    // The same 438 without a note: something not understood, no sequence, another role, or a key that is wrong.
     let wrong = Speaker { key: [0; 32], ..Speaker::host_presence() };
+    let host = Speaker::host_presence();
+    let not_understood =
+        host.claiming(&nonce).u64(AttributeType::RV_SEQUENCE, 43).attribute(AttributeType(0x7001), &[]);
     for bytes in [
+        host.sign(not_understood),
         Speaker::host_presence().plain(&nonce),
         Speaker::joiner().sequenced(&nonce, 43),
         Speaker::host().sequenced(&nonce, 43),
