@@ -2,6 +2,7 @@
 
 mod browse;
 mod config;
+mod demo;
 mod host;
 mod join;
 mod output;
@@ -36,6 +37,7 @@ enum Command {
     Host(host::Args),
     Browse(browse::Args),
     Join(join::Args),
+    Demo(demo::Args),
     Config(config::Args),
 }
 
@@ -46,6 +48,7 @@ pub fn run() -> ExitCode {
         Command::Host(args) => host::run(args),
         Command::Browse(args) => browse::run(args),
         Command::Join(args) => join::run(args),
+        Command::Demo(args) => demo::run(args),
         Command::Config(args) => config::run(args),
     }
 }
