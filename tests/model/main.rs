@@ -3,7 +3,7 @@
 //! `RENDEZVOUS_MODEL_CASES` sets the number of scripts, `PROPTEST_RNG_SEED` repeats a run: the seed is printed first. A
 //! failure is shrunk and printed as a script.
 
-#[allow(dead_code, reason = "each test target uses its own part of the shared helpers")]
+#[allow(dead_code, unused_imports, reason = "each test target uses its own part of the shared helpers")]
 #[path = "../support/mod.rs"]
 mod support;
 

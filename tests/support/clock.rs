@@ -53,6 +53,11 @@ impl ManualClock {
         self.advance_ns(target.0.saturating_sub(self.now().0));
     }
 
+    /// What no real clock does; a store must not follow it.
+    pub(crate) fn rewind_ms(&self, ms: u64) {
+        self.0.mono.fetch_sub(ms * 1_000_000, Ordering::SeqCst);
+    }
+
     /// Steps only the wall clock.
     pub(crate) fn set_wall(&self, wall: WallTime) {
         self.0.wall.store(wall.0, Ordering::SeqCst);
