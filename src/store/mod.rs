@@ -5,6 +5,7 @@
 
 pub mod lane;
 pub mod page;
+mod row;
 pub mod single_lock;
 
 use crate::clock::Clock;
@@ -68,8 +69,11 @@ pub trait Store: Send + Sync + 'static {
     /// Commands waiting in the lane: creations, keep-alives.
     fn queued(&self) -> (usize, usize);
 
-    /// Age of the published view: when it was published.
+    /// When the view that browsing sees was published.
     fn published_at(&self) -> MonoTime;
+
+    /// Cleans up and publishes what is due. The server calls it every publish interval, also when nobody else calls.
+    fn tick(&self);
 }
 
 /// Either store, chosen at start.
@@ -141,6 +145,12 @@ impl<C: Clock> Store for AnyStore<C> {
         match self {
             Self::Lane(store) => store.published_at(),
             Self::SingleLock(store) => store.published_at(),
+        }
+    }
+    fn tick(&self) {
+        match self {
+            Self::Lane(store) => store.tick(),
+            Self::SingleLock(store) => store.tick(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A page of browsing, as both stores hand it out: rows that are JSON already.
 
+use super::lane::Segment;
+use super::row::row_digest;
 use crate::domain::{ListingId, TenantId};
 
 /// Most rows of one page; a larger `limit` is clamped.
@@ -30,29 +32,22 @@ pub struct PageView<'a> {
     pub next: Option<ListingId>,
     /// Number of rows.
     pub count: usize,
-    /// The rows, as runs of comma-separated JSON objects; never an empty run.
     pub(crate) runs: Runs<'a>,
 }
 
 /// How the rows of a page are held.
 pub(crate) enum Runs<'a> {
-    /// Rendered for this page: rows joined by commas, and the digest of each row folded.
-    Rendered {
-        /// The rows.
-        json: &'a [u8],
-        /// Digest over the rows.
-        digest: u64,
-    },
+    /// Rendered for this page.
+    Rendered(&'a [String]),
     /// Runs inside the chunks of a snapshot.
-    Chunks(&'a [super::lane::snapshot::Segment<'a>]),
+    Chunks(&'a [Segment<'a>]),
 }
 
 impl PageView<'_> {
     /// Calls `f` with runs of rows; joining the runs with commas gives the members of the JSON array.
     pub fn for_each_run(&self, mut f: impl FnMut(&[u8])) {
         match &self.runs {
-            Runs::Rendered { json, .. } if json.is_empty() => {}
-            Runs::Rendered { json, .. } => f(json),
+            Runs::Rendered(rows) => rows.iter().for_each(|row| f(row.as_bytes())),
             Runs::Chunks(segments) => segments.iter().for_each(|segment| segment.for_each_run(&mut f)),
         }
     }
@@ -78,7 +73,9 @@ impl PageView<'_> {
     /// A digest over rows and cursor: equal pages have equal digests. The page is not built for it.
     pub fn digest(&self) -> u64 {
         let rows = match &self.runs {
-            Runs::Rendered { digest, .. } => *digest,
+            Runs::Rendered(rows) => {
+                rows.iter().fold(DIGEST_START, |digest, row| fold_digest(digest, row_digest(row.as_bytes())))
+            }
             Runs::Chunks(segments) => segments.iter().fold(DIGEST_START, |digest, segment| segment.fold_digest(digest)),
         };
         let next = self.next.map_or(0, |id| (id.0 >> 64) as u64 ^ id.0 as u64);
@@ -87,7 +84,7 @@ impl PageView<'_> {
 }
 
 /// Start of a page's digest.
-pub(crate) const DIGEST_START: u64 = 0x9E37_79B9_7F4A_7C15;
+const DIGEST_START: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Folds one more value into a digest.
 pub(crate) fn fold_digest(digest: u64, value: u64) -> u64 {

@@ -1,0 +1,171 @@
+//! Removal of what is dead: oldest deadline first, bounded, at the cost of what is removed (C2).
+
+use super::due::Due;
+use super::record::{Attempt, AttemptMemory, ListingMemory, Resource, Tombstone, Whereabouts};
+use super::{Change, ListingObject, Machine};
+use crate::domain::{EndReason, Event, Family, ListingEnd, MonoTime};
+
+/// Most records that one transition removes before its own work (a listing takes its presence and attempts with it).
+const REMOVED_MAX: usize = 256;
+
+/// The collections with a due index; the order breaks ties between equal deadlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pool {
+    Attempts,
+    Presence,
+    Listings,
+    Remembered,
+    Revocations,
+    Replay,
+}
+
+impl<O: ListingObject> Machine<O> {
+    /// Removes up to [`REMOVED_MAX`] dead records.
+    pub(crate) fn clean_up(&mut self, now: MonoTime) {
+        for _ in 0..REMOVED_MAX {
+            if !self.remove_oldest_dead(now) {
+                break;
+            }
+        }
+    }
+
+    /// Goes on removing until `fits` or nothing dead is left: for creations that meet a ceiling.
+    pub(crate) fn clean_up_until(&mut self, now: MonoTime, fits: impl Fn(&Self) -> bool) -> bool {
+        while !fits(self) {
+            if !self.remove_oldest_dead(now) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn remove_oldest_dead(&mut self, now: MonoTime) -> bool {
+        let Some((due, pool)) = self.oldest(now) else { return false };
+        match pool {
+            Pool::Attempts => self.expire_attempt(due.slot),
+            Pool::Presence => self.lapse(due),
+            Pool::Listings => self.expire_listing(due.slot),
+            Pool::Remembered => self.state.forget(due.slot),
+            Pool::Revocations => self.state.revocations.remove_slot(due.slot),
+            Pool::Replay => self.state.replay.remove_slot(due.slot),
+        }
+        true
+    }
+
+    /// The dead record with the oldest deadline.
+    pub(crate) fn oldest(&self, now: MonoTime) -> Option<(Due, Pool)> {
+        let state = &self.state;
+        let heads = [
+            (state.attempts_due.first_dead(now), Pool::Attempts),
+            (state.presence_due.first_dead(now), Pool::Presence),
+            (state.listings_due.first_dead(now), Pool::Listings),
+            (state.remembered_due.first_dead(now), Pool::Remembered),
+            (state.revocations.first_dead(now), Pool::Revocations),
+            (state.replay.first_dead(now), Pool::Replay),
+        ];
+        heads.into_iter().filter_map(|(due, pool)| due.map(|due| (due, pool))).min_by_key(|(due, pool)| (due.at, *pool))
+    }
+
+    /// Takes the cleanup's number, once per transition: it removed something visible (A2).
+    fn number_cleanup(&mut self) {
+        if !self.cleanup_numbered {
+            self.cleanup_numbered = true;
+            self.commit += 1;
+        }
+    }
+
+    /// Ends an attempt that is dead by its own deadlines.
+    pub(crate) fn expire_attempt(&mut self, slot: u32) {
+        self.number_cleanup();
+        let attempt = &self.state.attempts[slot as usize];
+        let (reason, at) = (attempt.end_by_time(), attempt.dead_at());
+        self.end_attempt(slot, reason, at);
+    }
+
+    /// Ends a listing that is dead by its own deadline.
+    pub(crate) fn expire_listing(&mut self, slot: u32) {
+        self.number_cleanup();
+        let listing = &self.state.listings[slot as usize];
+        let (end, at) = (listing.end_by_time(), listing.dead_at());
+        self.end_listing(slot, end, at);
+    }
+
+    /// Lets one family's presence lapse; the listing lives on, hidden if that was its last.
+    fn lapse(&mut self, due: Due) {
+        let (slot, family) = (due.slot / 2, if due.slot % 2 == 0 { Family::V4 } else { Family::V6 });
+        self.state.lapse_presence(slot, family);
+        let listing = &self.state.listings[slot as usize];
+        if listing.fresh_until() <= due.at {
+            let (id, scope) = (listing.id, listing.scope.clone());
+            self.number_cleanup();
+            self.changes.push(Change::Hide { id, scope, parked: Some(slot) });
+        }
+    }
+
+    /// Ends a listing: its attempts first, then presence and listing; what remains is the memory of the request.
+    pub(crate) fn end_listing(&mut self, slot: u32, end: ListingEnd, at: MonoTime) -> u32 {
+        let mut attempts: Vec<u32> = self.state.listings[slot as usize].attempts.iter().map(|due| due.slot).collect();
+        attempts.sort_unstable();
+        let reason = match end {
+            ListingEnd::Revoked => EndReason::Revoked,
+            ListingEnd::Drained => EndReason::Drained,
+            ListingEnd::Deleted | ListingEnd::Expired | ListingEnd::NeverPresent => EndReason::ListingGone,
+        };
+        let ended = attempts.len() as u32;
+        for attempt in attempts {
+            let (reason, at) = self.state.attempts[attempt as usize].end_before(at).unwrap_or((reason, at));
+            self.end_attempt(attempt, reason, at);
+        }
+        let was_shown = self.state.listings[slot as usize].is_shown();
+        let listing = self.state.remove_listing(slot);
+        let record = &mut self.state.remembered[listing.remembered as usize];
+        if let Resource::Listing { state, .. } = &mut record.resource {
+            *state = ListingMemory::Ended { end, owner: listing.owner, lease: listing.lease };
+        }
+        self.state.listing_ids.insert(listing.id, Whereabouts::Remembered(listing.remembered));
+        let until = at.plus_ms(self.limits.idempotency_retention_ms.into());
+        self.state.retain_until(listing.remembered, until);
+        if was_shown {
+            self.changes.push(Change::Hide { id: listing.id, scope: listing.scope, parked: None });
+        }
+        self.events.push(Event::ListingEnded { listing: listing.id, reason: end });
+        ended
+    }
+
+    /// Ends an attempt and leaves its tombstone.
+    pub(crate) fn end_attempt(&mut self, slot: u32, reason: EndReason, at: MonoTime) {
+        let attempt = self.state.remove_attempt(slot);
+        let listing = &self.state.listings[attempt.listing as usize];
+        let (listing_id, host) = (listing.id, listing.owner);
+        let tombstone = Tombstone {
+            reason,
+            commit: self.commit,
+            joiner: attempt.joiner,
+            host,
+            capabilities: attempt.capabilities,
+            reported: attempt.reported,
+            family: attempt.introduced_family(),
+        };
+        let record = &mut self.state.remembered[attempt.remembered as usize];
+        if let Resource::Attempt { state, .. } = &mut record.resource {
+            *state = AttemptMemory::Ended(Box::new(tombstone));
+        }
+        self.state.attempt_ids.insert(attempt.id, Whereabouts::Remembered(attempt.remembered));
+        let until = at.plus_ms(self.limits.idempotency_retention_ms.into());
+        self.state.retain_until(attempt.remembered, until);
+        self.events.push(Event::AttemptEnded { attempt: attempt.id, listing: listing_id, reason });
+    }
+}
+
+impl Attempt {
+    /// How and when the attempt died by itself, if that was no later than `at`.
+    fn end_before(&self, at: MonoTime) -> Option<(EndReason, MonoTime)> {
+        self.dead_at().is_past(at).then(|| (self.end_by_time(), self.dead_at()))
+    }
+
+    /// The family over which peers were introduced, IPv6 first.
+    pub(crate) fn introduced_family(&self) -> Option<Family> {
+        self.introduced_at?;
+        Family::BOTH.into_iter().find(|family| self.pair(*family).is_some())
+    }
+}

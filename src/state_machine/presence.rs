@@ -1,0 +1,202 @@
+//! Presence: authenticated datagrams move a family's endpoint; newer ones win (section G, `docs/udp-protocol.md`).
+
+use super::due::NOWHERE;
+use super::record::{FamilyPresence, Gate};
+use super::{Change, ListingObject, Machine};
+use crate::domain::{
+    Endpoint, MonoTime, NoteUnverified, OFFERS_MAX, Offer, Outcome, Presence, Present, Rejection, Replay, Resource,
+    Role,
+};
+
+/// A first sequence at or above this leaves no room to grow.
+const FIRST_SEQUENCE_MAX: u64 = 1 << 62;
+/// A longer advance is not a clock's.
+const ADVANCE_MAX: u64 = 1 << 40;
+
+/// What an acceptable datagram does.
+enum Step {
+    /// The same bytes again: the same answer, no extension.
+    Repeat,
+    /// A fresh exchange: replaces the endpoint and sets the anchor.
+    Exchange { deadline: MonoTime },
+    /// A refresh that could not read the newer nonce: extends, the anchor stays.
+    OneWay { deadline: MonoTime },
+}
+
+impl<O: ListingObject> Machine<O> {
+    pub(crate) fn refresh_presence(&mut self, now: MonoTime, command: Presence) -> Result<Outcome, Rejection> {
+        let slot = self.live_listing(command.listing, now).ok_or(Rejection::NotFound)?;
+        let family = command.endpoint.family();
+        match self.presence_step(slot, now, &command)? {
+            Step::Repeat => {}
+            Step::Exchange { deadline } => {
+                let anchor = (command.sequence.unwrap_or(0), now);
+                self.accept_presence(slot, now, &command, deadline, anchor)?;
+            }
+            Step::OneWay { deadline } => {
+                let anchor =
+                    self.state.listings[slot as usize].presence[family.index()].as_ref().map(|known| known.anchor);
+                self.accept_presence(slot, now, &command, deadline, anchor.unwrap_or((0, now)))?;
+            }
+        }
+        let deadline = self.state.listings[slot as usize].presence[family.index()].as_ref().map(|known| known.deadline);
+        Ok(Outcome::Present(Present {
+            deadline: deadline.unwrap_or_default(),
+            offers: self.offers(slot, now),
+            draining: self.drain.map(|drain| drain.deadline),
+        }))
+    }
+
+    fn presence_step(&self, slot: u32, now: MonoTime, command: &Presence) -> Result<Step, Rejection> {
+        let listing = &self.state.listings[slot as usize];
+        let known = listing.presence[command.endpoint.family().index()].as_deref();
+        let same_bytes =
+            |known: &FamilyPresence| known.datagram == command.datagram && known.endpoint == command.endpoint;
+        if known.is_some_and(same_bytes) {
+            return Ok(Step::Repeat);
+        }
+        let full_ttl = now.plus_ms(self.limits.presence_ttl_ms.into());
+        let nonce_ends = command.nonce_issued.plus_ms(self.limits.nonce_fresh_ms.into());
+        if nonce_ends.is_past(now) {
+            return self.one_way_step(known, now, command, full_ttl);
+        }
+        let highest = known.and_then(|known| known.sequence);
+        match command.sequence {
+            Some(sequence) => {
+                let old = match highest {
+                    Some(highest) => sequence <= highest || sequence - highest > ADVANCE_MAX,
+                    None => sequence >= FIRST_SEQUENCE_MAX,
+                };
+                if old { Err(old_sequence(highest)) } else { Ok(Step::Exchange { deadline: full_ttl }) }
+            }
+            None if listing.sequenced || !self.limits.sequence_optional => Err(old_sequence(highest)),
+            None => {
+                let old = known.is_some_and(|known| {
+                    command.nonce_issued < known.nonce_issued
+                        || (command.nonce_issued == known.nonce_issued && command.endpoint != known.endpoint)
+                });
+                let capped = nonce_ends.plus_ms(self.limits.presence_ttl_ms.into()).min(full_ttl);
+                if old { Err(old_sequence(highest)) } else { Ok(Step::Exchange { deadline: capped }) }
+            }
+        }
+    }
+
+    /// A refresh with an aged nonce, from a host that no longer reads raw datagrams.
+    fn one_way_step(
+        &self,
+        known: Option<&FamilyPresence>,
+        now: MonoTime,
+        command: &Presence,
+        deadline: MonoTime,
+    ) -> Result<Step, Rejection> {
+        let (Some(known), Some(sequence)) = (known, command.sequence) else { return Err(Rejection::StaleNonce) };
+        let grows = known.sequence.is_some_and(|highest| sequence > highest && sequence - highest <= ADVANCE_MAX);
+        if known.endpoint != command.endpoint || !grows {
+            return Err(Rejection::StaleNonce);
+        }
+        let (anchor_sequence, anchor_time) = known.anchor;
+        let advance = sequence.saturating_sub(anchor_sequence);
+        let in_step = advance.abs_diff(now.ms_since(anchor_time)) <= self.limits.one_way_tolerance_ms.into();
+        if in_step { Ok(Step::OneWay { deadline }) } else { Err(Rejection::StaleNonce) }
+    }
+
+    fn accept_presence(
+        &mut self,
+        slot: u32,
+        now: MonoTime,
+        command: &Presence,
+        deadline: MonoTime,
+        anchor: (u64, MonoTime),
+    ) -> Result<(), Rejection> {
+        let family = command.endpoint.family();
+        let counted =
+            |listing: &super::record::Listing<O>| listing.presence[family.index()].as_ref().map(|known| known.due);
+        let is_counted = counted(&self.state.listings[slot as usize]).is_some_and(|due| due != NOWHERE);
+        let has_room = |it: &Self| it.state.presence_due.len() < it.limits.presence as usize;
+        if !is_counted && !self.clean_up_until(now, has_room) {
+            return Err(Rejection::CapacityExceeded(Resource::Presence));
+        }
+        let listing = &mut self.state.listings[slot as usize];
+        let shown = listing.is_shown();
+        let fresh_before = listing.fresh_until();
+        let first = listing.unproven_until.take().is_some();
+        listing.sequenced |= command.sequence.is_some();
+        listing.refreshed_last = family;
+        if listing.unverified.is_some_and(|unverified| unverified.family() == family) {
+            listing.unverified = None;
+        }
+        let due = listing.presence[family.index()].as_ref().map_or(NOWHERE, |known| known.due);
+        let presence = FamilyPresence {
+            endpoint: command.endpoint,
+            deadline,
+            sequence: command.sequence,
+            nonce_issued: command.nonce_issued,
+            datagram: command.datagram,
+            anchor,
+            due,
+        };
+        match &mut listing.presence[family.index()] {
+            Some(known) => **known = presence,
+            none => *none = Some(Box::new(presence)),
+        }
+        let moved = listing.fresh_until() != fresh_before;
+        self.state.schedule_presence(slot, family);
+        if first {
+            self.state.unproven -= 1;
+            self.state.reschedule_listing(slot);
+        }
+        self.commit_next();
+        if !shown {
+            self.changes.push(Change::Show { slot });
+        } else if moved {
+            self.changes.push(Change::Moved { slot });
+        }
+        Ok(())
+    }
+
+    /// Up to four pending attempts, least delivered first; handing one out counts as a delivery.
+    fn offers(&mut self, slot: u32, now: MonoTime) -> [Option<Offer>; OFFERS_MAX] {
+        let mut pending: Vec<(u32, u64, u32)> = Vec::new();
+        for due in self.state.listings[slot as usize].attempts.iter() {
+            let attempt = &self.state.attempts[due.slot as usize];
+            let waits = attempt.introduced_at.is_none() && !attempt.has_bound(Role::Host) && !due.at.is_past(now);
+            if waits {
+                pending.push((attempt.offered, attempt.created, due.slot));
+            }
+        }
+        pending.sort_unstable();
+        let mut offers = [None; OFFERS_MAX];
+        for (offer, (_, _, slot)) in offers.iter_mut().zip(pending) {
+            let attempt = &mut self.state.attempts[slot as usize];
+            attempt.offered = attempt.offered.saturating_add(1);
+            *offer = Some(Offer { attempt: attempt.id, deadline: attempt.deadline });
+        }
+        offers
+    }
+
+    pub(crate) fn note_unverified(&mut self, now: MonoTime, command: NoteUnverified) -> Result<Outcome, Rejection> {
+        let slot = self.live_listing(command.listing, now).ok_or(Rejection::NotFound)?;
+        let listing = &mut self.state.listings[slot as usize];
+        let known = listing.presence[command.endpoint.family().index()].as_deref();
+        let highest = known.and_then(|known| known.sequence);
+        if highest.is_some_and(|highest| command.sequence <= highest) {
+            return Err(old_sequence(highest));
+        }
+        listing.unverified = Some(command.endpoint);
+        Ok(Outcome::Noted)
+    }
+
+    /// Whether new attempts on this listing wait for its host.
+    pub(crate) fn gate_of(&self, slot: u32) -> Gate {
+        if self.state.listings[slot as usize].gate { Gate::Waiting } else { Gate::Open }
+    }
+
+    /// The endpoint to which an offer goes.
+    pub(crate) fn host_endpoint(&self, slot: u32, now: MonoTime) -> Option<Endpoint> {
+        self.state.listings[slot as usize].offer_endpoint(now)
+    }
+}
+
+fn old_sequence(highest: Option<u64>) -> Rejection {
+    Rejection::ReplayRejected(Replay::OldSequence { highest: highest.unwrap_or(0) })
+}

@@ -1,0 +1,115 @@
+//! Reads that are decided in the lane: of live records only, by the instant of the query (C3).
+
+use super::record::Gate;
+use super::record::Listing;
+use super::{ListingObject, Machine};
+use crate::domain::{
+    Answer, AttemptId, AttemptState, AttemptView, Count, EndpointView, Family, LeaseView, MonoTime, Outcome,
+    PendingAttempt, PresenceState, Principal, Query, Rejection, Status,
+};
+
+impl<O: ListingObject> Machine<O> {
+    pub(crate) fn answer(&mut self, now: MonoTime, query: Query) -> Result<Outcome, Rejection> {
+        match query {
+            Query::Lease(proof) => {
+                let slot = self.owned_listing(&proof, now)?;
+                let view = lease_view(&self.state.listings[slot as usize], now);
+                Ok(Outcome::Answer(Answer::Lease(view)))
+            }
+            Query::PendingAttempts { proof, after } => {
+                let slot = self.owned_listing(&proof, now)?;
+                Ok(Outcome::Answer(Answer::Pending(self.pending_attempts(slot, after, now))))
+            }
+            Query::Attempt { attempt, caller } => {
+                let view = self.attempt_view(attempt, caller, now)?;
+                Ok(Outcome::Answer(Answer::Attempt(view)))
+            }
+            Query::Status => Ok(self.status(now)),
+        }
+    }
+
+    fn pending_attempts(&self, slot: u32, after: u64, now: MonoTime) -> Vec<PendingAttempt> {
+        let members = self.state.listings[slot as usize].attempts.iter();
+        let attempts = members.filter(|due| !due.at.is_past(now)).map(|due| &self.state.attempts[due.slot as usize]);
+        let mut pending: Vec<PendingAttempt> = attempts
+            .filter(|attempt| attempt.introduced_at.is_none() && attempt.created > after)
+            .map(|attempt| PendingAttempt {
+                id: attempt.id,
+                expires_at: attempt.expires_at,
+                payload: attempt.payload.clone(),
+                commit: attempt.created,
+                gated: attempt.gate == Gate::Waiting,
+            })
+            .collect();
+        pending.sort_unstable_by_key(|attempt| attempt.commit);
+        pending
+    }
+
+    fn attempt_view(&mut self, id: AttemptId, caller: Principal, now: MonoTime) -> Result<AttemptView, Rejection> {
+        if let Some(slot) = self.live_attempt(id, now) {
+            let role = self.role_of(slot, caller).ok_or(Rejection::NotFound)?;
+            let attempt = &self.state.attempts[slot as usize];
+            let (own, expires_at, commit) = (attempt.own(role), attempt.expires_at, attempt.changed);
+            let state = match attempt.introduced_at {
+                None => AttemptState::Waiting { own, expires_at },
+                Some(at) => {
+                    let introduction = self.introduction(slot, at);
+                    let peers = introduction.peers_of(role).collect();
+                    AttemptState::Introduced { own, peers, expires_at, introduction: Box::new(introduction) }
+                }
+            };
+            return Ok(AttemptView { state, commit });
+        }
+        let (_, memory) = self.ended_attempt(id, now).ok_or(Rejection::NotFound)?;
+        if memory.joiner != caller && memory.host != caller {
+            return Err(Rejection::NotFound);
+        }
+        Ok(AttemptView { state: AttemptState::Ended(memory.reason), commit: memory.commit })
+    }
+
+    /// Counts of what lives at `now`, whether or not the dead have been removed.
+    pub(crate) fn status(&self, now: MonoTime) -> Outcome {
+        let state = &self.state;
+        let limits = &self.limits;
+        let count = |all: usize, dead: usize, ceiling: u32| Count { live: all.saturating_sub(dead) as u32, ceiling };
+        let dead_listings = state.listings_due.iter_dead(now);
+        let mut dead_unproven = 0;
+        let mut orphans = 0;
+        for slot in &dead_listings {
+            let listing = &state.listings[*slot as usize];
+            dead_unproven += usize::from(listing.unproven_until.is_some());
+            orphans += listing.attempts.len() - listing.attempts.count_dead(now);
+        }
+        let dead_presences = state.presence_due.count_dead(now)
+            + dead_listings.iter().map(|slot| live_presences(&state.listings[*slot as usize], now)).sum::<usize>();
+        Outcome::Answer(Answer::Status(Box::new(Status {
+            listings: count(state.listings.len(), dead_listings.len(), limits.listings),
+            unproven_listings: count(state.unproven as usize, dead_unproven, limits.unproven_listings),
+            presence: count(state.presence_due.len(), dead_presences, limits.presence),
+            attempts: count(state.attempts.len(), state.attempts_due.count_dead(now) + orphans, limits.attempts),
+            idempotency: count(state.remembered.len(), state.remembered_due.count_dead(now), limits.idempotency),
+            replay: count(state.replay.len(), state.replay.count_dead(now), limits.replay),
+            revocations: count(state.revocations.len(), state.revocations.count_dead(now), limits.revocations),
+            drain: self.drain_deadline(),
+        })))
+    }
+}
+
+fn live_presences<O>(listing: &Listing<O>, now: MonoTime) -> usize {
+    Family::BOTH.iter().filter(|family| listing.present(**family, now).is_some()).count()
+}
+
+fn lease_view<O>(listing: &Listing<O>, now: MonoTime) -> LeaseView {
+    let mut endpoints = Vec::new();
+    for family in Family::BOTH {
+        if let Some(known) = listing.presence[family.index()].as_deref() {
+            let state = if known.deadline.is_past(now) { PresenceState::Stale } else { PresenceState::Verified };
+            endpoints.push(EndpointView { family, endpoint: known.endpoint, state });
+        }
+    }
+    if let Some(endpoint) = listing.unverified {
+        endpoints.push(EndpointView { family: endpoint.family(), endpoint, state: PresenceState::Unverified });
+    }
+    let presence = endpoints.iter().map(|view| view.state).max().unwrap_or(PresenceState::None);
+    LeaseView { version: listing.version, expires_at: listing.expires_at, presence, endpoints }
+}

@@ -1,0 +1,48 @@
+//! The lane's gate: who may write, decided by read-modify-writes of one word.
+//!
+//! Whoever finds the lane idle holds it; whoever finds it busy leaves word that there is work, and the holder may not
+//! leave before it has looked again. All of it happens on one atomic, so the order of its modifications is total:
+//!
+//! * `poke` after `leave`: the word is idle, so the poker holds the lane and sees its own work.
+//! * `poke` before `leave`: `leave` finds the word changed, fails, and the holder looks again. The poke's release and
+//!   the failed leave's acquire make the queued work visible to it.
+//!
+//! There is no third case, so nothing queued is ever left behind. Model `nothing_is_lost`: replacing the compare-and-swap
+//! of `leave` by a store of `IDLE` makes it fail.
+
+use crate::sync::{AtomicU32, Ordering};
+
+const IDLE: u32 = 0;
+const BUSY: u32 = 1;
+const BUSY_WITH_WORK: u32 = 2;
+
+pub(crate) struct Gate(AtomicU32);
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(IDLE))
+    }
+
+    /// Takes the lane if it is idle.
+    pub(crate) fn enter(&self) -> bool {
+        // Acquire: what the last holder wrote is seen. See the module's cases.
+        self.0.compare_exchange(IDLE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Says that there is work. True: the lane was idle, and the caller holds it now.
+    pub(crate) fn poke(&self) -> bool {
+        // Release for the work that was queued, acquire for the case that the caller holds the lane now.
+        self.0.swap(BUSY_WITH_WORK, Ordering::AcqRel) == IDLE
+    }
+
+    /// Leaves the lane. False: there is new work, and the caller still holds the lane.
+    pub(crate) fn leave(&self) -> bool {
+        // Release: the next holder sees what this one wrote. See the module's cases.
+        if self.0.compare_exchange(BUSY, IDLE, Ordering::Release, Ordering::Relaxed).is_ok() {
+            return true;
+        }
+        // Acquire: sees the work of whoever poked.
+        self.0.swap(BUSY, Ordering::Acquire);
+        false
+    }
+}

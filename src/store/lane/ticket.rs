@@ -1,0 +1,80 @@
+//! A ticket: one queued command, its caller's waker, and its answer.
+
+use crate::domain::{Command, Failure, Reply};
+use crate::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+pub(crate) type Answer = Result<Reply, Failure>;
+
+enum State {
+    /// Queued: the command, and whom to wake.
+    Waiting(Box<Command>, Waker),
+    /// The transition has started; it completes whatever happens to the caller (K1).
+    Started(Waker),
+    Answered(Answer),
+    /// The caller has the answer or went away.
+    Over,
+}
+
+/// See the module's documentation.
+pub(crate) struct Ticket(Mutex<State>);
+
+impl Ticket {
+    pub(crate) fn new(command: Command, waker: Waker) -> Self {
+        Self(Mutex::new(State::Waiting(Box::new(command), waker)))
+    }
+
+    /// The second point at which a cancellation is seen: the command, unless the caller went away.
+    pub(crate) fn start(&self) -> Option<Command> {
+        let mut state = self.0.lock();
+        match std::mem::replace(&mut *state, State::Over) {
+            State::Waiting(command, waker) => {
+                *state = State::Started(waker);
+                Some(*command)
+            }
+            other @ (State::Started(_) | State::Answered(_) | State::Over) => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    pub(crate) fn answer(&self, answer: Answer) {
+        let mut state = self.0.lock();
+        let waker = match std::mem::replace(&mut *state, State::Over) {
+            State::Waiting(_, waker) | State::Started(waker) => {
+                *state = State::Answered(answer);
+                Some(waker)
+            }
+            State::Answered(_) | State::Over => None,
+        };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Answer> {
+        let mut state = self.0.lock();
+        match &mut *state {
+            State::Waiting(_, waker) | State::Started(waker) => {
+                waker.clone_from(context.waker());
+                Poll::Pending
+            }
+            State::Answered(answer) => {
+                let answer = answer.clone();
+                *state = State::Over;
+                Poll::Ready(answer)
+            }
+            State::Over => Poll::Ready(Err(Failure::Cancelled)),
+        }
+    }
+
+    /// Cancels a transition that has not started.
+    pub(crate) fn cancel(&self) {
+        let mut state = self.0.lock();
+        if matches!(*state, State::Waiting(..)) {
+            *state = State::Over;
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A persistent tree of chunks, ordered by listing id: a change copies one chunk and the path to it.
+//!
+//! Inner nodes hold at most [`CHILDREN_MAX`] children, so one publication copies O(log n) small nodes. Ids grow with
+//! time, so listings are mostly put in at the right and fall away at the left; nodes that become empty are removed
+//! and small neighbours merged, and the height follows the number of rows.
+
+use super::chunk::{Chunk, Entry};
+use crate::domain::ListingId;
+use crate::sync::Arc;
+
+/// Children of an inner node: copying a node touches one reference count per child.
+const CHILDREN_MAX: usize = 24;
+
+/// A subtree. Equal subtrees of two snapshots are the same allocation.
+#[derive(Clone, Debug)]
+pub(crate) enum Tree {
+    Leaf(Arc<Chunk>),
+    Inner(Arc<Inner>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Inner {
+    /// The first id of each child at the time it was put there: at or below every id in it.
+    firsts: Vec<ListingId>,
+    children: Vec<Tree>,
+}
+
+/// A row's place.
+pub(crate) struct Found<'a> {
+    pub(crate) chunk: &'a Arc<Chunk>,
+    pub(crate) position: usize,
+}
+
+impl Tree {
+    pub(crate) fn single(epoch: u64, entry: &Entry) -> Self {
+        Self::Leaf(Chunk::single(epoch, entry))
+    }
+
+    /// The chunk that holds `id`, or would hold it.
+    fn chunk_for(&self, id: ListingId) -> &Arc<Chunk> {
+        let mut node = self;
+        loop {
+            match node {
+                Self::Leaf(chunk) => return chunk,
+                Self::Inner(inner) => node = &inner.children[inner.child_for(id)],
+            }
+        }
+    }
+
+    pub(crate) fn find(&self, id: ListingId) -> Option<Found<'_>> {
+        let chunk = self.chunk_for(id);
+        chunk.find(id).map(|position| Found { chunk, position })
+    }
+
+    /// The first chunk with a row after `id`, and that row's position in it.
+    pub(crate) fn seek(&self, after: Option<ListingId>) -> Option<Found<'_>> {
+        match self {
+            Self::Leaf(chunk) => {
+                let position = after.map_or(0, |id| chunk.after(id));
+                (position < chunk.len()).then_some(Found { chunk, position })
+            }
+            Self::Inner(inner) => {
+                let child = after.map_or(0, |id| inner.child_for(id));
+                // The child that would hold the cursor may end with it; then the next one begins after it.
+                let found = inner.children[child].seek(after);
+                found.or_else(|| inner.children.get(child + 1).and_then(|next| next.seek(after)))
+            }
+        }
+    }
+
+    /// Puts a row in, or replaces it.
+    pub(crate) fn insert(&mut self, epoch: u64, entry: &Entry) {
+        if let Some(right) = self.insert_below(epoch, entry) {
+            let left = self.clone();
+            let firsts = vec![left.first_id(), right.first_id()];
+            *self = Self::Inner(Arc::new(Inner { firsts, children: vec![left, right] }));
+        }
+    }
+
+    /// Returns the right half when the node had to be split.
+    fn insert_below(&mut self, epoch: u64, entry: &Entry) -> Option<Self> {
+        match self {
+            Self::Leaf(chunk) => {
+                let (left, right) = chunk.with(epoch, entry);
+                *chunk = left;
+                right.map(Self::Leaf)
+            }
+            Self::Inner(inner) => {
+                let inner = Arc::make_mut(inner);
+                let child = inner.child_for(entry.id);
+                let right = inner.children[child].insert_below(epoch, entry)?;
+                inner.firsts.insert(child + 1, right.first_id());
+                inner.children.insert(child + 1, right);
+                inner.split(child + 1).map(|right| Self::Inner(Arc::new(right)))
+            }
+        }
+    }
+
+    /// Takes a row out; false when it was not there. An empty tree is `None`.
+    pub(crate) fn remove(tree: &mut Option<Self>, epoch: u64, id: ListingId) -> bool {
+        let Some(root) = tree else { return false };
+        if root.find(id).is_none() {
+            return false;
+        }
+        if !root.remove_below(epoch, id) {
+            *tree = None;
+            return true;
+        }
+        // A root with one child is a level too many.
+        while let Some(Self::Inner(inner)) = tree
+            && inner.children.len() == 1
+        {
+            let child = inner.children[0].clone();
+            *tree = Some(child);
+        }
+        true
+    }
+
+    /// Takes a row out that is there; false when nothing is left of the node.
+    fn remove_below(&mut self, epoch: u64, id: ListingId) -> bool {
+        match self {
+            Self::Leaf(chunk) => {
+                let Some(rest) = chunk.find(id).map(|position| chunk.without(epoch, position)) else { return true };
+                match rest {
+                    Some(rest) => *chunk = rest,
+                    None => return false,
+                }
+                true
+            }
+            Self::Inner(inner) => {
+                let inner = Arc::make_mut(inner);
+                let child = inner.child_for(id);
+                if !inner.children[child].remove_below(epoch, id) {
+                    inner.firsts.remove(child);
+                    inner.children.remove(child);
+                } else {
+                    inner.merge_around(epoch, child);
+                }
+                !inner.children.is_empty()
+            }
+        }
+    }
+
+    fn first_id(&self) -> ListingId {
+        match self {
+            Self::Leaf(chunk) => chunk.first_id(),
+            Self::Inner(inner) => inner.firsts[0],
+        }
+    }
+}
+
+impl Inner {
+    /// The child whose range holds `id`; ids before the first child belong to it.
+    fn child_for(&self, id: ListingId) -> usize {
+        self.firsts.partition_point(|first| *first <= id).saturating_sub(1)
+    }
+
+    /// Splits an overfull node: at its end when it grew there, else in the middle.
+    fn split(&mut self, grown_at: usize) -> Option<Self> {
+        if self.children.len() <= CHILDREN_MAX {
+            return None;
+        }
+        let appended = grown_at + 1 == self.children.len();
+        let middle = if appended { CHILDREN_MAX } else { self.children.len() / 2 };
+        let (firsts, children) = (self.firsts.split_off(middle), self.children.split_off(middle));
+        Some(Self { firsts, children })
+    }
+
+    /// Merges a small leaf with a neighbour under the same parent.
+    fn merge_around(&mut self, epoch: u64, child: usize) {
+        for left in [child, child.wrapping_sub(1)] {
+            let (Some(Tree::Leaf(first)), Some(Tree::Leaf(second))) =
+                (self.children.get(left), self.children.get(left.wrapping_add(1)))
+            else {
+                continue;
+            };
+            if let Some(merged) = first.merged(epoch, second) {
+                self.children[left] = Tree::Leaf(merged);
+                self.children.remove(left + 1);
+                self.firsts.remove(left + 1);
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chunk::{Chunk, Entry, ROWS_MAX};
+    use super::*;
+    use crate::domain::MonoTime;
+    use std::collections::BTreeMap;
+
+    fn entry(id: u128) -> Entry {
+        let row = format!("{{\"n\":{id}}}").into_bytes().into_boxed_slice();
+        Entry { id: ListingId(id), public: !id.is_multiple_of(5), deadline: MonoTime(1000 + id as u64), row }
+    }
+
+    fn walk(tree: &Option<Tree>) -> Vec<(u128, Vec<u8>)> {
+        let mut rows = Vec::new();
+        let mut after = None;
+        while let Some(found) = tree.as_ref().and_then(|tree| tree.seek(after)) {
+            let chunk: &Chunk = found.chunk;
+            assert!(chunk.len() <= ROWS_MAX);
+            for position in found.position..chunk.len() {
+                rows.push((chunk.id(position).0, chunk.row(position).to_vec()));
+            }
+            after = Some(chunk.id(chunk.len() - 1));
+        }
+        rows
+    }
+
+    #[test]
+    fn agrees_with_a_map_and_leaves_old_snapshots_alone() {
+        let mut truth: BTreeMap<u128, Vec<u8>> = BTreeMap::new();
+        let mut tree: Option<Tree> = None;
+        let mut random = 11_u64;
+        let mut kept = Vec::new();
+        for step in 0..30_000_u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let id = u128::from(random >> 33) % 6_000 + 1;
+            let growing = step < 20_000;
+            if random % 10 < if growing { 7 } else { 2 } {
+                let entry = entry(id);
+                truth.insert(id, entry.row.to_vec());
+                match &mut tree {
+                    Some(tree) => tree.insert(step, &entry),
+                    none => *none = Some(Tree::single(step, &entry)),
+                }
+            } else {
+                assert_eq!(Tree::remove(&mut tree, step, ListingId(id)), truth.remove(&id).is_some());
+            }
+            if step % 3_000 == 0 {
+                kept.push((tree.clone(), truth.clone()));
+            }
+        }
+        kept.push((tree, truth));
+        for (tree, truth) in kept {
+            assert_eq!(walk(&tree), truth.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn time_ordered_ids_fill_their_chunks() {
+        let mut tree = Tree::single(0, &entry(1));
+        (2..=6_400).for_each(|id| tree.insert(0, &entry(id)));
+        let mut chunks = 0;
+        let mut after = None;
+        while let Some(found) = tree.seek(after) {
+            chunks += 1;
+            after = Some(found.chunk.id(found.chunk.len() - 1));
+        }
+        assert_eq!(chunks, 6_400 / ROWS_MAX);
+    }
+}

@@ -1,0 +1,237 @@
+//! What the holder of the lane does: stamp, apply, publish, acknowledge.
+
+use super::publisher::{ParkedRow, Publisher};
+use super::snapshot::Root;
+use super::ticket::{Answer, Ticket};
+use super::{Lane, Swap};
+use crate::clock::Clock;
+use crate::domain::{At, Certainty, Class, Command, Event, Failure, Limits, MonoTime, Reply};
+use crate::state_machine::{Change, Machine};
+use crate::sync::{Arc, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+/// Commands served before their answers go out: bounds how long the first of a batch waits for the last.
+const BATCH: usize = 64;
+/// Keep-alives served for each creation while both wait (D4): creations still progress.
+const KEEP_ALIVES_PER_CREATION: usize = 8;
+/// Slices of cleanup per tick; other commands are served between two.
+const SLICES_PER_TICK: usize = 64;
+
+/// The one value that owns all state, and the publisher that follows it.
+pub(crate) struct Writer {
+    machine: Machine<ParkedRow>,
+    publisher: Publisher,
+    last: At,
+    changes: Vec<Change>,
+    events: Vec<Event>,
+    /// Whether something in this batch must be published before it is acknowledged.
+    must_publish: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(limits: Limits, now: MonoTime) -> Self {
+        Self {
+            machine: Machine::new(limits),
+            publisher: Publisher::new(now),
+            last: At::default(),
+            changes: Vec::new(),
+            events: Vec::new(),
+            must_publish: false,
+        }
+    }
+
+    pub(crate) fn cell(&self) -> Swap<Root> {
+        self.publisher.cell().share()
+    }
+
+    /// Stamps and applies one command, and follows what it changed in the working copy of the view.
+    fn apply(&mut self, clock: &impl Clock, command: Command) -> Answer {
+        let at = self.stamp(clock);
+        let result = self.machine.apply(at, command);
+        self.machine.take_changes(&mut self.changes);
+        for change in self.changes.drain(..) {
+            self.publisher.follow(&mut self.machine, change);
+        }
+        self.machine.take_events(&mut self.events);
+        self.must_publish |= self.machine.take_removal();
+        match result {
+            Ok(outcome) => Ok(Reply { outcome, commit: self.machine.commit() }),
+            Err(rejection) => Err(Failure::Rejected(rejection)),
+        }
+    }
+
+    /// `now` is stamped inside the lane and never goes back (A1).
+    fn stamp(&mut self, clock: &impl Clock) -> At {
+        let at = clock.at();
+        self.last = At { mono: self.last.mono.max(at.mono), wall: at.wall };
+        self.last
+    }
+}
+
+impl<C: Clock> Lane<C> {
+    /// Serves `own` and everything queued, then leaves the lane. The caller holds the gate.
+    ///
+    /// Queued work is looked for only when the gate says that there is some: each ticket is followed by a poke.
+    pub(super) fn serve(&self, own: Option<Command>) -> Option<Answer> {
+        let own_answer = own.map(|command| self.batch(&mut self.writer.lock(), Some(command)));
+        if own_answer.is_some() && self.gate.leave() {
+            return own_answer;
+        }
+        loop {
+            {
+                let mut writer = self.writer.lock();
+                while self.creations.len() > 0 || self.keep_alives.len() > 0 {
+                    let _others = self.batch(&mut writer, None);
+                }
+                if self.tick_wanted.swap(false, Ordering::Relaxed) {
+                    self.serve_tick(&mut writer);
+                }
+            }
+            if self.gate.leave() {
+                return own_answer;
+            }
+        }
+    }
+
+    /// One batch: stamp and apply each command, publish once if need be, then tell and acknowledge.
+    fn batch(&self, writer: &mut Writer, own: Option<Command>) -> Answer {
+        let mut answers: Vec<(Arc<Ticket>, Answer)> = Vec::new();
+        let mut own_answer = Err(Failure::Cancelled);
+        if let Some(command) = own {
+            own_answer = self.guarded(writer, command);
+        } else {
+            self.serve_queues(writer, &mut answers);
+        }
+        if writer.must_publish {
+            self.guard(|| self.publish(writer));
+            writer.must_publish = false;
+        }
+        self.commit.store(writer.machine.commit(), Ordering::Relaxed);
+        self.guard(|| self.tell(writer));
+        if self.is_dead() {
+            // The batch may or may not be seen by anybody: nothing more can be guaranteed about it.
+            answers.iter_mut().for_each(|(_, answer)| *answer = Err(unknown(answer)));
+            own_answer = Err(unknown(&own_answer));
+        }
+        answers.into_iter().for_each(|(ticket, answer)| ticket.answer(answer));
+        own_answer
+    }
+
+    fn serve_queues(&self, writer: &mut Writer, answers: &mut Vec<(Arc<Ticket>, Answer)>) {
+        let mut keep_alives = 0;
+        while answers.len() < BATCH {
+            let creation_is_due = keep_alives >= KEEP_ALIVES_PER_CREATION;
+            let ticket = match creation_is_due {
+                true => self.creations.pop().or_else(|| self.keep_alives.pop()),
+                false => self.keep_alives.pop().or_else(|| self.creations.pop()),
+            };
+            let Some(ticket) = ticket else { break };
+            keep_alives = if creation_is_due { 0 } else { keep_alives + 1 };
+            let Some(command) = ticket.start() else { continue };
+            let answer = self.guarded(writer, command);
+            answers.push((ticket, answer));
+        }
+    }
+
+    /// Applies one command; a panic makes the store unavailable for ever (J1).
+    fn guarded(&self, writer: &mut Writer, command: Command) -> Answer {
+        if self.is_dead() {
+            return Err(Failure::Unavailable(Certainty::NotApplied));
+        }
+        let mut answer = Err(Failure::Unavailable(Certainty::Unknown));
+        self.guard(|| answer = writer.apply(&self.clock, command));
+        answer
+    }
+
+    fn guard(&self, work: impl FnOnce()) {
+        if self.is_dead() {
+            return;
+        }
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            self.dead.store(true, Ordering::Relaxed);
+            self.wake_waiting(u64::MAX);
+        }
+    }
+
+    fn publish(&self, writer: &mut Writer) {
+        writer.publisher.publish(&writer.machine, writer.last.mono);
+        self.wake_waiting(writer.publisher.published_commit());
+    }
+
+    /// Tells the observer what happened, in commit order, after publication.
+    fn tell(&self, writer: &mut Writer) {
+        for event in writer.events.drain(..) {
+            self.observer.observe(&event);
+            if event == Event::Drained {
+                free_off_the_lane(writer.publisher.clear());
+            }
+        }
+        if let Some(retired) = writer.machine.take_retired() {
+            free_off_the_lane(retired);
+        }
+    }
+
+    /// Cleans up in slices, publishes what is due, and lets waiting commands in between two slices.
+    fn serve_tick(&self, writer: &mut Writer) {
+        for _ in 0..SLICES_PER_TICK {
+            let _swept = self.batch(writer, Some(Command::Sweep));
+            let more = !self.is_dead() && writer.machine.has_dead(writer.last.mono);
+            if !more {
+                break;
+            }
+            if self.creations.len() > 0 || self.keep_alives.len() > 0 {
+                let _others = self.batch(writer, None);
+            }
+        }
+        self.guard(|| {
+            if writer.publisher.is_behind(&writer.machine) {
+                self.publish(writer);
+            }
+        });
+    }
+
+    /// The queue of a class.
+    pub(super) fn queue(&self, class: Class) -> &super::BoundedQueue<Arc<Ticket>> {
+        match class {
+            Class::Creation => &self.creations,
+            Class::KeepAlive => &self.keep_alives,
+        }
+    }
+
+    // ---- waiting for a publication ----
+
+    pub(super) fn poll_published(&self, commit: u64, context: &Context<'_>) -> Poll<()> {
+        let is_there = || self.is_dead() || self.cell.with(|root| root.commit) >= commit;
+        if is_there() {
+            return Poll::Ready(());
+        }
+        self.waiting.lock().push((commit, context.waker().clone()));
+        // Once more after joining the waiters: a publication in between has not seen this one.
+        if is_there() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn wake_waiting(&self, commit: u64) {
+        let ready: Vec<_> = self.waiting.lock().extract_if(.., |(wanted, _)| *wanted <= commit).collect();
+        ready.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+}
+
+/// What is told to a caller whose batch was caught by the death of the store.
+fn unknown(answer: &Answer) -> Failure {
+    match answer {
+        Ok(_) => Failure::Unavailable(Certainty::Unknown),
+        Err(failure) => *failure,
+    }
+}
+
+/// Drops a large value on a thread of its own, so that the lane does not wait for the allocator.
+fn free_off_the_lane(value: impl Send + 'static) {
+    #[cfg(not(loom))]
+    {
+        // Without a thread to be had the value is dropped here: slower, and just as right.
+        drop(std::thread::Builder::new().name("rendezvous-free".into()).spawn(move || drop(value)));
+    }
+    #[cfg(loom)]
+    drop(value);
+}
