@@ -62,6 +62,7 @@ fn rule_e2_a_renewal_without_ttl_keeps_the_last<B: Backend>() {
     assert_eq!(renewed(&world, host.renew(1)).ttl_ms, 15_000);
     assert_eq!(renewed(&world, Renew { ttl: Some(ttl(45_000)), ..host.renew(2) }).ttl_ms, 45_000);
     assert_eq!(renewed(&world, host.renew(3)).ttl_ms, 45_000);
+    world.store.tick();
     world.clock.advance_ms(44_999);
     assert!(world.found(&host));
     world.clock.advance_ms(1);

@@ -13,7 +13,7 @@ mod play;
 mod script;
 
 use play::Play;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, TestError, TestRunner};
 use std::env;
 
 /// Scripts in a run that names no number: about twenty seconds on one core.
@@ -41,8 +41,13 @@ fn model_and_both_stores_agree() {
         play.finish();
         Ok(())
     });
-    if let Err(failure) = result {
-        panic!("PROPTEST_RNG_SEED={seed} RENDEZVOUS_MODEL_CASES={cases}\n{failure}");
+    match result {
+        Ok(()) => {}
+        Err(TestError::Abort(reason)) => panic!("aborted: {reason}"),
+        Err(TestError::Fail(reason, (sequence_optional, ops))) => {
+            let script: String = ops.iter().map(|op| format!("\n  {op:?}")).collect();
+            panic!("{reason}\nPROPTEST_RNG_SEED={seed}, shrunk, sequence optional: {sequence_optional}{script}");
+        }
     }
 }
 

@@ -25,7 +25,7 @@ impl Attempt {
         Some(Introduction {
             attempt: self.asked.id,
             listing: self.asked.listing,
-            pairs: [pairs.first().copied(), pairs.get(1).copied()],
+            pairs: Family::BOTH.map(|family| pairs.iter().find(|pair| pair.host.family() == family).copied()),
             candidates: if behind_one_nat { declared } else { Default::default() },
             last_bound: self.last_bound.map(|endpoint| endpoint.expect("both sides are bound")),
             at,
@@ -239,7 +239,7 @@ impl Model {
             return Err(Rejection::ReplayRejected(Replay::Reported));
         }
         let introduction = attempt.introduction();
-        let family = introduction.and_then(|shown| shown.pairs[0]).map(|pair| pair.host.family());
+        let family = introduction.and_then(|shown| shown.pairs.into_iter().flatten().next()).map(|pair| pair.host.family());
         Ok(Outcome::PathReported(family))
     }
 

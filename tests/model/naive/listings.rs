@@ -151,7 +151,7 @@ impl Model {
             true => return Err(Rejection::StaleNonce),
             false => in_order(listing, sent, &limits)?,
         }
-        if listing.known[family].is_none() {
+        if listing.known[family].as_ref().is_none_or(|known| known.lapsed) {
             room(presences, limits.presence, Resource::Presence)?;
         }
         let mut deadline = now.plus_ms(limits.presence_ttl_ms.into());
@@ -170,7 +170,10 @@ impl Model {
             nonce_issued: sent.nonce_issued,
             highest: sent.sequence,
             anchor,
+            lapsed: false,
         });
+        // A family that has proven itself needs no guess any more.
+        listing.unverified = listing.unverified.filter(|noted| noted.family().index() != family);
         self.changes = true;
         Ok(present(deadline))
     }
@@ -189,7 +192,7 @@ impl Model {
 
     pub(super) fn present_families(&self) -> usize {
         let live = self.listings.iter().filter(|listing| listing.is_live());
-        live.map(|listing| listing.known.iter().flatten().count()).sum()
+        live.map(|listing| listing.known.iter().flatten().filter(|known| !known.lapsed).count()).sum()
     }
 }
 

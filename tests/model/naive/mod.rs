@@ -28,6 +28,8 @@ pub(crate) struct Known {
     pub(crate) highest: Option<u64>,
     /// Sequence and time of the last exchange with a fresh nonce.
     pub(crate) anchor: Option<(u64, MonoTime)>,
+    /// Its deadline has passed: no longer counted, but what is known stays as long as the lease (rule G1).
+    pub(crate) lapsed: bool,
 }
 
 /// A listing, live or remembered.
@@ -94,7 +96,7 @@ pub(crate) struct Model {
     pub(crate) listings: Vec<Listing>,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) replay: Vec<(ReplayKey, MonoTime)>,
-    pub(crate) revocations: Vec<(Subject, MonoTime, WallTime)>,
+    pub(crate) revocations: Vec<(Subject, MonoTime)>,
     pub(crate) drain: Option<(MonoTime, WallTime)>,
     /// Set while a command is decided: the stamp, and the commit that the store gave it.
     at: At,
@@ -125,12 +127,26 @@ impl Model {
         (self.at, self.commit, self.changes) = (at, commit, false);
         self.reasons.clear();
         if let Some((deadline, wall)) = self.drain.filter(|(deadline, _)| *deadline <= at.mono) {
-            return self.verdict(Err(Rejection::Draining { deadline, wall }), false);
+            self.let_go();
+            let result = match command {
+                // An operator may still ask how things stand (`docs/http-protocol.md`).
+                Command::Query(Query::Status) => Ok(Outcome::Answer(Answer::Status(Box::new(self.status())))),
+                _ => Err(Rejection::Draining { deadline, wall }),
+            };
+            return self.verdict(result, true);
         }
         let cleaned = self.forget_the_dead();
         let result = self.decide(command);
         self.changes &= result.is_ok();
         self.verdict(result, cleaned)
+    }
+
+    /// What a drain that is over leaves: nothing but its deadline.
+    fn let_go(&mut self) {
+        self.listings.clear();
+        self.attempts.clear();
+        self.replay.clear();
+        self.revocations.clear();
     }
 
     fn verdict(&self, result: Result<Outcome, Rejection>, cleaned: bool) -> Verdict {
@@ -174,6 +190,10 @@ impl Model {
                 listing.end = Some(End { at, reasons: Vec::new() });
                 cleaned = true;
             }
+            for known in listing.known.iter_mut().flatten().filter(|known| !known.lapsed && known.deadline <= now) {
+                known.lapsed = true;
+                cleaned = true;
+            }
         }
         for position in 0..self.attempts.len() {
             let end = self.death_of(&self.attempts[position]);
@@ -187,7 +207,7 @@ impl Model {
         self.listings.retain(|listing| remembered(&listing.end));
         self.attempts.retain(|attempt| remembered(&attempt.end));
         self.replay.retain(|(_, deadline)| *deadline > now);
-        self.revocations.retain(|(_, deadline, _)| *deadline > now);
+        self.revocations.retain(|(_, deadline)| *deadline > now);
         cleaned
     }
 
@@ -228,7 +248,7 @@ impl Model {
             all.push(end);
         }
         all.extend(self.replay.iter().map(|(_, deadline)| *deadline));
-        all.extend(self.revocations.iter().map(|(_, deadline, _)| *deadline));
+        all.extend(self.revocations.iter().map(|(_, deadline)| *deadline));
         all.extend(self.drain.map(|(deadline, _)| deadline));
         all.sort();
         all.dedup();
@@ -240,7 +260,7 @@ impl Model {
     }
 
     fn is_revoked(&self, caller: Principal) -> bool {
-        self.revocations.iter().any(|(subject, ..)| *subject == Subject::Principal(caller.key))
+        self.revocations.iter().any(|(subject, _)| *subject == Subject::Principal(caller.key))
     }
 
     fn check_drain(&self) -> Result<(), Rejection> {

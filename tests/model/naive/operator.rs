@@ -10,8 +10,7 @@ impl Model {
             return Err(Rejection::ReplayRejected(Replay::KeyUsed));
         }
         let deadline = now.plus_ms(revoke.ttl.ms().into());
-        let expires_at = self.at.wall.plus_ms(revoke.ttl.ms().into());
-        let standing = self.revocations.iter().position(|(subject, ..)| *subject == revoke.subject);
+        let standing = self.revocations.iter().position(|(subject, _)| *subject == revoke.subject);
         if standing.is_none() {
             room(self.revocations.len(), self.limits.revocations, Resource::Revocations)?;
         }
@@ -20,13 +19,14 @@ impl Model {
         self.replay.push((revoke.once, now.plus_ms(retention)));
         let position = standing.unwrap_or(self.revocations.len());
         match standing {
-            Some(position) if self.revocations[position].1 >= deadline => {}
-            Some(position) => self.revocations[position] = (revoke.subject, deadline, expires_at),
-            None => self.revocations.push((revoke.subject, deadline, expires_at)),
+            Some(position) => self.revocations[position].1 = self.revocations[position].1.max(deadline),
+            None => self.revocations.push((revoke.subject, deadline)),
         }
+        // For people: what is left of it, on today's wall clock.
+        let expires_at = self.at.wall.plus_ms(self.revocations[position].1.ms_since(now));
         let (listings, attempts) = self.remove_subject(revoke.subject);
         self.changes = true;
-        Ok(Outcome::Revoked(Revoked { listings, attempts, expires_at: self.revocations[position].2 }))
+        Ok(Outcome::Revoked(Revoked { listings, attempts, expires_at }))
     }
 
     fn remove_subject(&mut self, subject: Subject) -> (u32, u32) {
@@ -50,7 +50,7 @@ impl Model {
 
     pub(super) fn lift(&mut self, subject: &Subject) -> Result<Outcome, Rejection> {
         let before = self.revocations.len();
-        self.revocations.retain(|(standing, ..)| standing != subject);
+        self.revocations.retain(|(standing, _)| standing != subject);
         self.changes = self.revocations.len() < before;
         Ok(Outcome::Lifted(self.changes))
     }

@@ -73,7 +73,7 @@ impl Model {
         Ok(AttemptView { state, commit })
     }
 
-    fn status(&self) -> Status {
+    pub(super) fn status(&self) -> Status {
         let limits = &self.limits;
         let count = |live: usize, ceiling: u32| Count { live: live as u32, ceiling };
         let live: Vec<&Listing> = self.listings.iter().filter(|listing| listing.is_live()).collect();
