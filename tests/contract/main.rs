@@ -29,18 +29,18 @@ macro_rules! contract {
 
 mod attempts;
 //mod availability;
-//mod binding;
+mod binding;
 mod boundary;
-//mod capacity;
+mod capacity;
 //mod clocks;
 //mod expiry;
 mod idempotency;
-//mod introduction;
+mod introduction;
 //mod lane_only;
 mod leases;
 //mod precedence;
 mod presence;
-//mod quotas;
+mod quotas;
 //mod races;
 //mod revocation;
 //mod snapshots;

@@ -125,6 +125,10 @@ impl<S: Backend> World<S> {
         self.clock.now()
     }
 
+    pub(crate) fn store_commit(&self) -> u64 {
+        self.store.last_commit()
+    }
+
     pub(crate) fn submit(&self, command: Command) -> Result<Reply, Failure> {
         block_on(self.store.submit(command))
     }
