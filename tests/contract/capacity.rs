@@ -3,7 +3,6 @@
 use crate::support::*;
 use rendezvous::domain::limits::LimitsError;
 use rendezvous::domain::*;
-use rendezvous::store::Store;
 
 contract!(
     rule_d_defaults_are_the_table,

@@ -8,7 +8,7 @@ use rendezvous::domain::limits::LimitsError;
 use rendezvous::domain::*;
 use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::single_lock::SingleLock;
-use rendezvous::store::{BrowseQuery, Observer, Store};
+use rendezvous::store::{Availability, BrowseQuery, Observer, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -127,6 +127,10 @@ impl<S: Backend> World<S> {
 
     pub(crate) fn store_commit(&self) -> u64 {
         self.store.last_commit()
+    }
+
+    pub(crate) fn store_availability(&self) -> Availability {
+        self.store.availability()
     }
 
     pub(crate) fn submit(&self, command: Command) -> Result<Reply, Failure> {
