@@ -28,7 +28,7 @@ macro_rules! contract {
 }
 
 mod attempts;
-//mod availability;
+mod availability;
 mod binding;
 mod boundary;
 mod capacity;
@@ -42,5 +42,5 @@ mod precedence;
 mod presence;
 mod quotas;
 //mod races;
-//mod revocation;
-//mod snapshots;
+mod revocation;
+mod snapshots;
