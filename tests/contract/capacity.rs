@@ -19,6 +19,7 @@ contract!(
     rule_d5_an_attempt_without_its_joiner_ends_after_its_window,
     rule_c2_the_dead_of_every_pool_make_room,
     rule_c2_a_thousand_dead_listings_never_count,
+    rule_c2_hundreds_of_dead_presences_attempts_and_records_never_count,
     case_l10_the_slot_of_a_dead_host_is_free_without_any_read,
     case_q1_a_mass_expiry_is_seen_at_once,
 );
@@ -264,6 +265,42 @@ fn rule_c2_a_thousand_dead_listings_never_count<B: Backend>() {
     assert_eq!(world.status().listings.live, 1_000);
     let full = Rejection::CapacityExceeded(Resource::Listings);
     assert_eq!(world.rejected(Command::Register(Box::new(world.register(1)))), full);
+}
+
+fn rule_c2_hundreds_of_dead_presences_attempts_and_records_never_count<B: Backend>() {
+    let world = World::<B>::with(|limits| {
+        (limits.listings, limits.unproven_listings, limits.presence, limits.attempts) = (700, 700, 700, 700);
+        (limits.idempotency, limits.replay, limits.revocations) = (1_400, 700, 700);
+    });
+    let long = |owner| Register { ttl: ttl(300_000), ..world.register(owner) };
+    let hosts: Vec<Host> = (0..700).map(|owner| world.fresh(long(owner))).collect();
+    let join_all = || hosts.iter().map(|host| world.joins(host, 5_000)).count();
+    let revoke_all = |key: u64| {
+        (0..700).for_each(|n| {
+            world.ok(revoke(Subject::Principal(principal(9_000 + n).key), 1_000, key + n));
+        });
+    };
+    join_all();
+    revoke_all(0);
+    world.clock.advance_ms(65_000);
+    let status = world.status();
+    let live = [status.presence, status.attempts, status.revocations].map(|count| count.live);
+    assert_eq!((status.listings.live, live), (700, [0; 3]));
+    hosts.iter().for_each(|host| {
+        world.present(host, v4(1, 4_000));
+    });
+    world.clock.advance_ms(65_000);
+    hosts.iter().for_each(|host| {
+        world.present(host, v6(1, 4_000));
+        world.ok(Command::Renew(host.renew(1)));
+    });
+    assert_eq!(world.status().presence.live, 700, "the other family's presence is dead, and does not count");
+    world.clock.advance_ms(180_000);
+    hosts.iter().for_each(|host| {
+        world.present(host, v4(1, 4_000));
+    });
+    revoke_all(1_000);
+    assert_eq!(join_all(), 700, "the records of the first attempts have run out");
 }
 
 fn case_l10_the_slot_of_a_dead_host_is_free_without_any_read<B: Backend>() {

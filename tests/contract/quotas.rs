@@ -14,6 +14,7 @@ contract!(
     rule_d3_a_source_is_an_address_or_a_64,
     rule_d3_policy_comes_with_the_command,
     rule_c2_the_dead_of_the_caller_go_first,
+    rule_c2_attempts_that_died_with_their_listing_do_not_count,
     case_x10_the_excess_of_one_does_not_touch_others,
 );
 
@@ -171,6 +172,35 @@ fn rule_c2_the_dead_of_the_caller_go_first<B: Backend>() {
     (0..698).for_each(|joiner| {
         world.created(CreateAttempt { source: None, ..join(2_000 + joiner) }, &host);
     });
+}
+
+fn rule_c2_attempts_that_died_with_their_listing_do_not_count<B: Backend>() {
+    type Quota = fn(AttemptQuota) -> AttemptQuota;
+    let quotas: [(&str, Quota); 3] = [
+        ("tenant", |quota| AttemptQuota { per_tenant: 1, ..quota }),
+        ("principal", |quota| AttemptQuota { per_principal: 1, ..quota }),
+        ("source", |quota| AttemptQuota { per_source: 1, ..quota }),
+    ];
+    for (which, quota) in quotas {
+        let world = World::<B>::new();
+        let short = |owner| Register { ttl: ttl(10_000), ..world.register(owner) };
+        // More older dead records than one transition cleans up.
+        (0..700).for_each(|owner| {
+            world.registered(short(1_000 + owner));
+        });
+        let (gone, alive) = (world.fresh(short(1)), world.host(2));
+        let join = |host: &Host| {
+            let create = world.attempt(host, 9);
+            CreateAttempt { source: Some(source(9)), quota: quota(create.quota), ..create }
+        };
+        let attempt = world.created(join(&gone), &gone);
+        world.bind(&attempt, Role::Joiner, v4(2, 5_000));
+        world.clock.advance_ms(9_999);
+        assert!(world.submit(Command::CreateAttempt(Box::new(join(&alive)))).is_err(), "per {which}");
+        world.clock.advance_ms(1);
+        let result = world.submit(Command::CreateAttempt(Box::new(join(&alive))));
+        assert!(result.is_ok(), "per {which}: an attempt whose listing is dead is dead: {result:?}");
+    }
 }
 
 fn case_x10_the_excess_of_one_does_not_touch_others<B: Backend>() {
