@@ -298,7 +298,11 @@ fn offers_are_least_delivered_first<B: Backend>() {
     }
     assert!(all.iter().all(|id| offered[..8].contains(id)), "two datagrams tell of all six");
     let told = |id: &AttemptId| offered.iter().filter(|other| *other == id).count();
-    assert!(all.iter().all(|id| told(id) == 2), "twelve places, twice each: {:?}", all.iter().map(told).collect::<Vec<_>>());
+    assert!(
+        all.iter().all(|id| told(id) == 2),
+        "twelve places, twice each: {:?}",
+        all.iter().map(told).collect::<Vec<_>>()
+    );
 }
 
 fn case_p9_both_sides_are_told_how_it_ended<B: Backend>() {

@@ -18,7 +18,8 @@ contract!(
 
 fn again(register: &Register, id: u64) -> Command {
     // A retry draws a new id and a new token, as an edge does; the first ones count.
-    let retry = Register { id: ListingId(register.id.0 + u128::from(id)), lease: Fingerprint(id.into()), ..register.clone() };
+    let retry =
+        Register { id: ListingId(register.id.0 + u128::from(id)), lease: Fingerprint(id.into()), ..register.clone() };
     Command::Register(Box::new(retry))
 }
 
@@ -160,10 +161,8 @@ fn case_i2_the_same_key_of_another_scope_is_independent<B: Backend>() {
     let world = World::<B>::new();
     let (one, two) = (world.register(1), world.register(2));
     // The scope is part of the key's digest, so equal caller's keys arrive as different ones; same body, other caller.
-    let two = Register {
-        idempotency: Idempotency { fingerprint: one.idempotency.fingerprint, ..two.idempotency },
-        ..two
-    };
+    let two =
+        Register { idempotency: Idempotency { fingerprint: one.idempotency.fingerprint, ..two.idempotency }, ..two };
     world.registered(one);
     world.registered(two);
     assert_eq!((world.status().listings.live, world.status().idempotency.live), (2, 2));

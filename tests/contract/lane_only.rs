@@ -42,8 +42,7 @@ fn rule_d4_a_full_queue_of_creations_keeps_no_keep_alive_out() {
         assert_eq!(at_once!(world, open()), Err(Failure::Overloaded), "the creations' queue is full");
         let join = Command::CreateAttempt(Box::new(world.attempt(&hosts[0], 50)));
         assert_eq!(at_once!(world, join), Err(Failure::Overloaded), "both creations share it");
-        let keep_alives: Vec<_> =
-            hosts.iter().map(|host| waits!(world, Command::Renew(host.renew(1)))).collect();
+        let keep_alives: Vec<_> = hosts.iter().map(|host| waits!(world, Command::Renew(host.renew(1)))).collect();
         let beat = presence(&hosts[0], v4(1, 4_000), world.number(), world.now());
         assert_eq!(at_once!(world, Command::Presence(beat)), Err(Failure::Overloaded), "and theirs is full");
         assert_eq!(world.store.queued(), (5, 3));

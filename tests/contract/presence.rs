@@ -217,9 +217,7 @@ fn rule_g1_one_way_refresh_gains_at_most_the_tolerance_in_all<B: Backend>() {
 fn rule_g1_an_unverified_endpoint_is_only_noted<B: Backend>() {
     let world = World::<B>::new();
     let host = world.listing(1);
-    let note = |endpoint, sequence| {
-        Command::NoteUnverified(NoteUnverified { listing: host.id, endpoint, sequence })
-    };
+    let note = |endpoint, sequence| Command::NoteUnverified(NoteUnverified { listing: host.id, endpoint, sequence });
     assert_eq!(world.ok(note(v4(7, 7_000), 1)), Outcome::Noted);
     let view = world.lease(&host);
     assert_eq!((view.presence, view.endpoints[0].endpoint), (PresenceState::Unverified, v4(7, 7_000)));

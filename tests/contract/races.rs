@@ -127,10 +127,8 @@ fn rule_h3_one_consume_over_all_callers<B: Backend>() {
             2 => world.submit(Command::Bind(attempt.bind(Role::Host, late, world.now()))),
             _ => world.submit(attempt.consume()),
         });
-        let mut introduced = results
-            .iter()
-            .filter(|result| matches!(result, Ok(Reply { outcome: Outcome::Introduced(_), .. })))
-            .count();
+        let mut introduced =
+            results.iter().filter(|result| matches!(result, Ok(Reply { outcome: Outcome::Introduced(_), .. }))).count();
         for result in &results {
             let expected = match result {
                 Ok(_) => true,
@@ -319,9 +317,8 @@ fn case_l5_fifty_renewals_of_one_version<B: Backend>() {
     let world = World::<B>::new();
     let host = world.host(1);
     for version in 1..=40 {
-        let results = together(10, |_| {
-            (0..5).map(|_| world.submit(Command::Renew(host.renew(version)))).collect::<Vec<_>>()
-        });
+        let results =
+            together(10, |_| (0..5).map(|_| world.submit(Command::Renew(host.renew(version)))).collect::<Vec<_>>());
         let conflict = Err(Rejection::VersionConflict { current: version + 1 }.into());
         let lost = results.iter().flatten().filter(|result| **result == conflict).count();
         assert_eq!(lost, 49);

@@ -40,7 +40,10 @@ fn rule_i1_a_principal_goes_with_all_it_hosts_and_joins<B: Backend>() {
     assert!(matches!(world.view(&kept, kept.joiner).state, AttemptState::Waiting { .. }));
     let status = world.status();
     assert_eq!((status.listings.live, status.presence.live, status.attempts.live), (1, 1, 1));
-    assert_eq!(world.submit(Command::Register(Box::new(Register { quota_per_owner: 2, ..world.register(2) }))).err(), None);
+    assert_eq!(
+        world.submit(Command::Register(Box::new(Register { quota_per_owner: 2, ..world.register(2) }))).err(),
+        None
+    );
 }
 
 fn rule_i1_a_listing_goes_with_its_attempts<B: Backend>() {

@@ -29,9 +29,7 @@ fn rule_s1_what_is_taken_away_is_published_before_it_is_acknowledged<B: Backend>
         ("deleted", Host::delete),
         ("listing revoked", |host| revoke(Subject::Listing(host.id), 5_000, 1)),
         ("owner revoked", |host| revoke(Subject::Principal(host.owner.key), 5_000, 1)),
-        ("made unlisted", |host| {
-            Command::Renew(Renew { visibility: Some(Visibility::Unlisted), ..host.renew(1) })
-        }),
+        ("made unlisted", |host| Command::Renew(Renew { visibility: Some(Visibility::Unlisted), ..host.renew(1) })),
     ];
     for (how, removal) in removals {
         let world = World::<B>::new();
@@ -142,7 +140,9 @@ fn rule_s3_the_projection_is_of_fresh_listings_and_rows_do_not_change_with_lease
 fn rule_s4_no_live_listing_blinks_out<B: Backend>() {
     let interval = 20_000_000;
     // How long before the published deadline the extension comes, in nanoseconds.
-    for early in [1, interval - 1, interval, 2 * interval - 1, 2 * interval, 2 * interval + 1, 3 * interval, 9 * interval] {
+    for early in
+        [1, interval - 1, interval, 2 * interval - 1, 2 * interval, 2 * interval + 1, 3 * interval, 9 * interval]
+    {
         for what in ["renewal", "renewal with details", "presence"] {
             let world = World::<B>::new();
             let opening = Register { ttl: ttl(if what == "presence" { 300_000 } else { 60_000 }), ..world.register(1) };
@@ -377,7 +377,10 @@ fn scopes_and_tenants_are_separate<B: Backend>() {
     let far = world.fresh(register_in(elsewhere.clone(), principal_of(TenantId(1), 1), world.number()));
     world.store.tick();
     let ids = |scope: &Scope| world.walk(scope, 10).iter().map(|row| row.id).collect::<Vec<_>>();
-    assert_eq!((ids(&scope(PROTOCOL)), ids(&scope("race")), ids(&elsewhere)), (vec![here.id], vec![race.id], vec![far.id]));
+    assert_eq!(
+        (ids(&scope(PROTOCOL)), ids(&scope("race")), ids(&elsewhere)),
+        (vec![here.id], vec![race.id], vec![far.id])
+    );
     assert!(ids(&scope("unknown")).is_empty());
     assert!(world.found(&far) && world.store.listing(TENANT, far.id, |_, _| ()).is_err());
 }

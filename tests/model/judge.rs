@@ -120,8 +120,7 @@ pub(crate) fn pages<A: Backend, B: Backend>(
     }
     let baseline = single.walk(scope, 2);
     let names = |rows: &[Row]| rows.iter().map(|row| (row.id, row.name().to_owned())).collect::<Vec<_>>();
-    let expected: Vec<_> =
-        seen.public.iter().map(|l| (l.asked.id, l.asked.details.fields().name.clone())).collect();
+    let expected: Vec<_> = seen.public.iter().map(|l| (l.asked.id, l.asked.details.fields().name.clone())).collect();
     assert_eq!(names(&baseline), expected, "the baseline browses what is live, {scope:?}");
 
     let published = lane.walk(scope, 2);

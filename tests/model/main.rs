@@ -23,9 +23,9 @@ const STEPS_MAX: usize = 160;
 
 #[test]
 fn model_and_both_stores_agree() {
-    let cases = env::var("RENDEZVOUS_MODEL_CASES").ok().map_or(CASES_DEFAULT, |text| {
-        text.parse().expect("RENDEZVOUS_MODEL_CASES is a number of scripts")
-    });
+    let cases = env::var("RENDEZVOUS_MODEL_CASES")
+        .ok()
+        .map_or(CASES_DEFAULT, |text| text.parse().expect("RENDEZVOUS_MODEL_CASES is a number of scripts"));
     let seed = seed();
     println!("model: {cases} scripts, repeat with PROPTEST_RNG_SEED={seed}");
     let config = Config {

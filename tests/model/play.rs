@@ -245,9 +245,7 @@ impl Play {
             Op::RevokePrincipal { tenant, principal, ttl_ms, key } => {
                 revoke(Subject::Principal(principal_of(TenantId(tenant), principal).key), ttl_ms, key)
             }
-            Op::LiftListing { listing } => {
-                Command::LiftRevocation(Subject::Listing(recent(&self.hosts, listing)?.id))
-            }
+            Op::LiftListing { listing } => Command::LiftRevocation(Subject::Listing(recent(&self.hosts, listing)?.id)),
             Op::LiftPrincipal { tenant, principal } => {
                 Command::LiftRevocation(Subject::Principal(principal_of(TenantId(tenant), principal).key))
             }
@@ -310,7 +308,8 @@ impl Play {
             }
         };
         let nonce_issued = self.issued(beat.nonce, known.map(|known| known.nonce_issued));
-        let content = (u128::from(sequence.map_or(u64::MAX, |s| s.wrapping_mul(31))) << 64) ^ u128::from(nonce_issued.0);
+        let content =
+            (u128::from(sequence.map_or(u64::MAX, |s| s.wrapping_mul(31))) << 64) ^ u128::from(nonce_issued.0);
         let place = u128::from(beat.port) << 1 | u128::from(beat.v6);
         let datagram = Fingerprint(content ^ host.id.0 ^ place << 100);
         Some(Presence { listing: host.id, endpoint, datagram, sequence, nonce_issued })

@@ -127,25 +127,63 @@ pub(crate) enum Op {
     Wait(Span),
     /// Time passes while nobody does anything.
     Jump(Span),
-    StepWall { years: i64 },
+    StepWall {
+        years: i64,
+    },
     Register(Opening),
     Renew(Renewing),
-    Delete { listing: usize, proof: Proof },
+    Delete {
+        listing: usize,
+        proof: Proof,
+    },
     Presence(Beat),
-    PresenceAgain { listing: usize },
+    PresenceAgain {
+        listing: usize,
+    },
     NoteUnverified(Beat),
     CreateAttempt(Joining),
     Bind(Bid),
-    BindAgain { attempt: usize, consume: bool },
-    Consume { attempt: usize },
-    Gate { attempt: usize, admit: bool, by: u8 },
-    Close { attempt: usize, by: u8 },
-    Report { attempt: usize, by: u8 },
-    RevokeListing { listing: usize, ttl_ms: u32, key: u64 },
-    RevokePrincipal { tenant: u16, principal: u64, ttl_ms: u32, key: u64 },
-    LiftListing { listing: usize },
-    LiftPrincipal { tenant: u16, principal: u64 },
-    Drain { window_ms: u32 },
+    BindAgain {
+        attempt: usize,
+        consume: bool,
+    },
+    Consume {
+        attempt: usize,
+    },
+    Gate {
+        attempt: usize,
+        admit: bool,
+        by: u8,
+    },
+    Close {
+        attempt: usize,
+        by: u8,
+    },
+    Report {
+        attempt: usize,
+        by: u8,
+    },
+    RevokeListing {
+        listing: usize,
+        ttl_ms: u32,
+        key: u64,
+    },
+    RevokePrincipal {
+        tenant: u16,
+        principal: u64,
+        ttl_ms: u32,
+        key: u64,
+    },
+    LiftListing {
+        listing: usize,
+    },
+    LiftPrincipal {
+        tenant: u16,
+        principal: u64,
+    },
+    Drain {
+        window_ms: u32,
+    },
     Sweep,
     Tick,
     /// Compare all live state through queries.
@@ -206,10 +244,9 @@ fn healthy_beat() -> impl Strategy<Value = Beat> {
 fn bid() -> impl Strategy<Value = Bid> {
     let wrong = prop_oneof![12 => Just(0_u8), 1 => 1_u8..4];
     let port = prop_oneof![6 => Just(0_u16), 1 => 1_u16..3];
-    (0_usize..4, any::<bool>(), prop::bool::weighted(0.3), port, nonce(), prop::bool::weighted(0.7), wrong)
-        .prop_map(|(attempt, joiner, v6, port, nonce, consume, wrong)| {
-            Bid { attempt, joiner, v6, port, nonce, consume, wrong }
-        })
+    (0_usize..4, any::<bool>(), prop::bool::weighted(0.3), port, nonce(), prop::bool::weighted(0.7), wrong).prop_map(
+        |(attempt, joiner, v6, port, nonce, consume, wrong)| Bid { attempt, joiner, v6, port, nonce, consume, wrong },
+    )
 }
 
 fn guest() -> impl Strategy<Value = Option<u8>> {
@@ -219,8 +256,8 @@ fn guest() -> impl Strategy<Value = Option<u8>> {
 fn opening() -> impl Strategy<Value = Opening> {
     let ttl_ms = prop_oneof![Just(10_000_u32), Just(20_000), Just(40_000)];
     let key = prop_oneof![2 => 0_u64..6, 3 => 100_u64..10_000];
-    ((0_u16..2, 0_u64..4, 0_usize..2), (key, 0_u64..2), ttl_ms, prop::bool::weighted(0.2), any::<bool>(), guest()).prop_map(
-        |((tenant, owner, protocol), (key, body), ttl_ms, unlisted, gate, source)| Opening {
+    ((0_u16..2, 0_u64..4, 0_usize..2), (key, 0_u64..2), ttl_ms, prop::bool::weighted(0.2), any::<bool>(), guest())
+        .prop_map(|((tenant, owner, protocol), (key, body), ttl_ms, unlisted, gate, source)| Opening {
             tenant: tenant & (protocol as u16),
             owner,
             protocol,
@@ -230,8 +267,7 @@ fn opening() -> impl Strategy<Value = Opening> {
             unlisted,
             gate: gate && owner == 0,
             source,
-        },
-    )
+        })
 }
 
 fn joining() -> impl Strategy<Value = Joining> {

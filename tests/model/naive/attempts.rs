@@ -11,9 +11,8 @@ impl Attempt {
     /// The families that both sides have bound, IPv6 first.
     pub(crate) fn pairs(&self) -> Vec<Pair> {
         let bound = |role: Role, family: Family| self.slots[role.index()][family.index()].map(|slot| slot.endpoint);
-        let pair = |family: &Family| {
-            Some(Pair { host: bound(Role::Host, *family)?, joiner: bound(Role::Joiner, *family)? })
-        };
+        let pair =
+            |family: &Family| Some(Pair { host: bound(Role::Host, *family)?, joiner: bound(Role::Joiner, *family)? });
         Family::BOTH.iter().filter_map(pair).collect()
     }
 
@@ -239,7 +238,8 @@ impl Model {
             return Err(Rejection::ReplayRejected(Replay::Reported));
         }
         let introduction = attempt.introduction();
-        let family = introduction.and_then(|shown| shown.pairs.into_iter().flatten().next()).map(|pair| pair.host.family());
+        let family =
+            introduction.and_then(|shown| shown.pairs.into_iter().flatten().next()).map(|pair| pair.host.family());
         Ok(Outcome::PathReported(family))
     }
 
