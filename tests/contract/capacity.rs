@@ -260,7 +260,9 @@ fn rule_c2_a_thousand_dead_listings_never_count<B: Backend>() {
     let live = [status.listings, status.unproven_listings, status.presence, status.attempts].map(|count| count.live);
     assert_eq!(live, [0; 4], "counts show no dead record, however many wait for cleanup");
     assert!(world.browsed().is_empty());
+    assert_eq!(status.idempotency.live, 1_000);
     world.clock.advance_ms(300_000);
+    assert_eq!(world.status().idempotency.live, 0, "nor a record that is over before its listing was cleaned up");
     fill();
     assert_eq!(world.status().listings.live, 1_000);
     let full = Rejection::CapacityExceeded(Resource::Listings);
