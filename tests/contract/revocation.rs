@@ -8,6 +8,7 @@ contract!(
     rule_i1_a_listing_goes_with_its_attempts,
     rule_i1_an_unknown_subject_may_be_revoked,
     rule_i1_full_means_nothing_is_deleted,
+    rule_i1_the_answer_does_not_count_the_dead,
     rule_i1_a_cascade_over_fifty_scopes_is_one_transition,
     rule_i2_a_revoked_caller_is_refused_and_to_others_not_found,
     rule_i2_another_request_extends,
@@ -84,6 +85,28 @@ fn rule_i1_full_means_nothing_is_deleted<B: Backend>() {
         assert_eq!(world.browsed(), [host.id]);
         assert!(matches!(world.view(&attempt, attempt.host).state, AttemptState::Waiting { .. }));
         world.joins(&host, 60);
+    }
+}
+
+fn rule_i1_the_answer_does_not_count_the_dead<B: Backend>() {
+    for by_listing in [true, false] {
+        let world = World::<B>::new();
+        // More older dead records than one transition cleans up.
+        (0..700).for_each(|owner| {
+            world.registered(Register { ttl: ttl(10_000), ..world.register(1_000 + owner) });
+        });
+        world.clock.advance_ms(1);
+        let host = world.host(1);
+        let dead = world.fresh(Register { ttl: ttl(10_000), ..world.register(1) });
+        world.joins(&dead, 8);
+        let unbound = world.joins(&host, 8);
+        let alive = world.joins(&host, 9);
+        world.bind(&alive, Role::Joiner, v4(2, 5_000));
+        world.clock.advance_ms(10_000);
+        let subject = if by_listing { Subject::Listing(host.id) } else { Subject::Principal(principal(1).key) };
+        let answer = revoked(&world, revoke(subject, 5_000, 1));
+        assert_eq!((answer.listings, answer.attempts), (1, 1));
+        assert_eq!((world.ended(&alive), world.ended(&unbound)), (EndReason::Revoked, EndReason::NotBound));
     }
 }
 
