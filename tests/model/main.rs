@@ -7,17 +7,20 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod coverage;
 mod judge;
 mod naive;
 mod play;
 mod script;
 
+use coverage::Coverage;
 use play::Play;
 use proptest::test_runner::{Config, TestError, TestRunner};
+use std::cell::RefCell;
 use std::env;
 
 /// Scripts in a run that names no number: about twenty seconds on one core.
-const CASES_DEFAULT: u32 = 400;
+const CASES_DEFAULT: u32 = 800;
 /// Steps of the longest script.
 const STEPS_MAX: usize = 160;
 
@@ -35,14 +38,16 @@ fn model_and_both_stores_agree() {
         max_shrink_iters: 20_000,
         ..Config::default()
     };
+    let met = RefCell::new(Coverage::default());
     let result = TestRunner::new(config).run(&script::script(STEPS_MAX), |(sequence_optional, ops)| {
         let mut play = Play::new(script::small_limits(sequence_optional));
         ops.iter().for_each(|op| play.step(op));
-        play.finish();
+        met.borrow_mut().add(play.finish());
         Ok(())
     });
     match result {
-        Ok(()) => {}
+        Ok(()) if cases >= CASES_DEFAULT => met.into_inner().check(),
+        Ok(()) => println!("model: {:?}", met.into_inner()),
         Err(TestError::Abort(reason)) => panic!("aborted: {reason}"),
         Err(TestError::Fail(reason, (sequence_optional, ops))) => {
             let script: String = ops.iter().map(|op| format!("\n  {op:?}")).collect();

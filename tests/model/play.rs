@@ -1,5 +1,6 @@
 //! Plays a script: turns its small numbers into commands and gives each to the model and to both stores.
 
+use crate::coverage::Coverage;
 use crate::judge::{self, Shown};
 use crate::naive::Model;
 use crate::script::{Beat, Bid, Joining, Nonce, Op, Opening, Proof, Renewing, Sequence, Span};
@@ -32,6 +33,7 @@ pub(crate) struct Play {
     must_show: BTreeSet<ListingId>,
     last_commit: u64,
     lane_view: u64,
+    met: Coverage,
 }
 
 impl Play {
@@ -51,6 +53,7 @@ impl Play {
             must_show: BTreeSet::new(),
             last_commit: 0,
             lane_view: 0,
+            met: Coverage::default(),
         }
     }
 
@@ -68,6 +71,13 @@ impl Play {
             }
             Op::Tick => self.tick(),
             Op::Look => self.look(),
+            Op::Open(opening) => {
+                let opening = self.registration(opening);
+                let beat = presence(&Host::of(&opening), v4(1, 4_000), 0, self.clock.now());
+                self.give(Command::Register(Box::new(opening)));
+                self.give(Command::Presence(beat));
+            }
+            Op::Meet(joining, bid) => self.meet(joining, bid),
             _ => {
                 if let Some(command) = self.command(op) {
                     self.give(command);
@@ -78,13 +88,14 @@ impl Play {
     }
 
     /// Everything is compared once more, also after every deadline has passed.
-    pub(crate) fn finish(mut self) {
+    pub(crate) fn finish(mut self) -> Coverage {
         self.look();
         self.clock.advance_ms(200_000);
         self.browse(false);
         self.look();
         self.tick();
         self.browse(true);
+        self.met
     }
 
     /// Gives one command to all three.
@@ -99,7 +110,24 @@ impl Play {
         judge::result(&self.model, &command, &verdict, &single);
         judge::commits(&command, &verdict, &single, self.last_commit, commit);
         self.last_commit = commit;
+        self.met.note(&single);
         self.remember(command, &verdict.result);
+    }
+
+    /// Creates an attempt and binds both sides, the one that the script names first.
+    fn meet(&mut self, joining: Joining, first: Bid) {
+        let known = self.attempts.len();
+        if let Some(create) = self.joining(joining) {
+            self.give(Command::CreateAttempt(Box::new(create)));
+        }
+        if self.attempts.len() == known {
+            return;
+        }
+        for bid in [first, Bid { joiner: !first.joiner, ..first }] {
+            if let Some(command) = self.command(&Op::Bind(bid)) {
+                self.give(command);
+            }
+        }
     }
 
     fn remember(&mut self, command: Command, result: &Result<Outcome, Rejection>) {
@@ -251,7 +279,9 @@ impl Play {
             }
             Op::Drain { window_ms } => Command::Drain { window_ms },
             Op::Sweep => Command::Sweep,
-            Op::Wait(_) | Op::Jump(_) | Op::StepWall { .. } | Op::Tick | Op::Look => return None,
+            Op::Open(_) | Op::Meet(..) | Op::Wait(_) | Op::Jump(_) | Op::StepWall { .. } | Op::Tick | Op::Look => {
+                return None;
+            }
         };
         Some(command)
     }
@@ -270,8 +300,8 @@ impl Play {
             ttl: ttl(opening.ttl_ms),
             gate: opening.gate,
             candidates: Candidates::new([declared]).expect("a private address"),
-            quota_per_owner: 3,
-            quota_per_source: 2,
+            quota_per_owner: if opening.tight { 2 } else { 9 },
+            quota_per_source: if opening.tight { 1 } else { 9 },
             ..register_in(scope, owner, self.number())
         }
     }
@@ -340,7 +370,10 @@ impl Play {
             protocol: joining.protocol.map(|position| PROTOCOLS[position].into()),
             candidates: Candidates::new([declared]).expect("a private address"),
             payload: Some(format!("payload {number}").into()),
-            quota: AttemptQuota { per_tenant: 4, per_listing: 3, per_principal: 2, per_source: 2 },
+            quota: match joining.tight {
+                true => AttemptQuota { per_tenant: 4, per_listing: 3, per_principal: 2, per_source: 1 },
+                false => AttemptQuota { per_tenant: 9, per_listing: 9, per_principal: 9, per_source: 9 },
+            },
             ..attempt_on(&host, joiner, number)
         })
     }

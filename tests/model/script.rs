@@ -95,6 +95,8 @@ pub(crate) struct Opening {
     pub(crate) unlisted: bool,
     pub(crate) gate: bool,
     pub(crate) source: Option<u8>,
+    /// Whether the policy that comes with the command is strict.
+    pub(crate) tight: bool,
 }
 
 /// A join.
@@ -107,6 +109,7 @@ pub(crate) struct Joining {
     pub(crate) key: u64,
     pub(crate) body: u64,
     pub(crate) source: Option<u8>,
+    pub(crate) tight: bool,
 }
 
 /// A renewal.
@@ -131,6 +134,8 @@ pub(crate) enum Op {
         years: i64,
     },
     Register(Opening),
+    /// A registration with its first presence datagram.
+    Open(Opening),
     Renew(Renewing),
     Delete {
         listing: usize,
@@ -142,6 +147,8 @@ pub(crate) enum Op {
     },
     NoteUnverified(Beat),
     CreateAttempt(Joining),
+    /// An attempt that both sides bind at once.
+    Meet(Joining, Bid),
     Bind(Bid),
     BindAgain {
         attempt: usize,
@@ -193,8 +200,8 @@ pub(crate) enum Op {
 fn span() -> impl Strategy<Value = Span> {
     prop_oneof![
         3 => (0_usize..4, -1_i8..=1).prop_map(|(nth, off_ns)| Span::Deadline { nth, off_ns }),
-        2 => (0_u64..3_000).prop_map(Span::Ms),
-        1 => prop_oneof![Just(5_000_u64), Just(10_000), Just(20_000), Just(60_000)].prop_map(Span::Ms),
+        8 => (0_u64..900).prop_map(Span::Ms),
+        1 => prop_oneof![4 => Just(5_000_u64), 2 => Just(20_000), 1 => Just(60_000)].prop_map(Span::Ms),
     ]
 }
 
@@ -253,12 +260,18 @@ fn guest() -> impl Strategy<Value = Option<u8>> {
     prop_oneof![3 => Just(None), 1 => (0_u8..2).prop_map(Some)]
 }
 
+/// A fifth of the keys collide with earlier ones.
+fn key() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => 0_u64..6, 4 => 100_u64..100_000]
+}
+
 fn opening() -> impl Strategy<Value = Opening> {
     let ttl_ms = prop_oneof![Just(10_000_u32), Just(20_000), Just(40_000)];
-    let key = prop_oneof![2 => 0_u64..6, 3 => 100_u64..10_000];
-    ((0_u16..2, 0_u64..4, 0_usize..2), (key, 0_u64..2), ttl_ms, prop::bool::weighted(0.2), any::<bool>(), guest())
-        .prop_map(|((tenant, owner, protocol), (key, body), ttl_ms, unlisted, gate, source)| Opening {
-            tenant: tenant & (protocol as u16),
+    let who = (0_u16..2, 0_u64..4, 0_usize..2);
+    let kind = (prop::bool::weighted(0.2), any::<bool>(), prop::bool::weighted(0.3));
+    (who, (key(), 0_u64..2), ttl_ms, kind, guest()).prop_map(
+        |((tenant, owner, protocol), (key, body), ttl_ms, (unlisted, gate, tight), source)| Opening {
+            tenant,
             owner,
             protocol,
             key,
@@ -267,15 +280,16 @@ fn opening() -> impl Strategy<Value = Opening> {
             unlisted,
             gate: gate && owner == 0,
             source,
-        })
+            tight,
+        },
+    )
 }
 
 fn joining() -> impl Strategy<Value = Joining> {
-    let tenant = prop_oneof![8 => Just(None), 1 => (0_u16..2).prop_map(Some)];
-    let protocol = prop_oneof![4 => Just(None), 1 => (0_usize..2).prop_map(Some)];
-    let key = prop_oneof![2 => 0_u64..6, 3 => 100_u64..10_000];
-    (0_usize..4, tenant, 0_u64..6, protocol, (key, 0_u64..2), guest()).prop_map(
-        |(listing, tenant, joiner, protocol, (key, body), source)| Joining {
+    let tenant = prop_oneof![12 => Just(None), 1 => (0_u16..2).prop_map(Some)];
+    let protocol = prop_oneof![6 => Just(None), 1 => (0_usize..2).prop_map(Some)];
+    (0_usize..3, tenant, 0_u64..6, protocol, (key(), 0_u64..2), (guest(), prop::bool::weighted(0.3))).prop_map(
+        |(listing, tenant, joiner, protocol, (key, body), (source, tight))| Joining {
             listing,
             tenant,
             joiner,
@@ -283,6 +297,7 @@ fn joining() -> impl Strategy<Value = Joining> {
             key,
             body,
             source,
+            tight,
         },
     )
 }
@@ -314,31 +329,59 @@ fn operator() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn meeting() -> impl Strategy<Value = Op> {
+    let consume = prop::bool::weighted(0.5);
+    (joining(), any::<bool>(), prop::bool::weighted(0.3), consume).prop_map(|(joining, joiner, v6, consume)| {
+        Op::Meet(joining, Bid { attempt: 0, joiner, v6, port: 0, nonce: Nonce::Ms(0), consume, wrong: 0 })
+    })
+}
+
+fn time() -> impl Strategy<Value = Op> {
     prop_oneof![
-        80 => span().prop_map(Op::Wait),
-        30 => span().prop_map(Op::Jump),
-        5 => (-30_i64..30).prop_map(|years| Op::StepWall { years }),
-        140 => opening().prop_map(Op::Register),
-        60 => renewing().prop_map(Op::Renew),
-        30 => (0_usize..4, proof()).prop_map(|(listing, proof)| Op::Delete { listing, proof }),
-        140 => healthy_beat().prop_map(Op::Presence),
-        110 => beat().prop_map(Op::Presence),
-        20 => (0_usize..4).prop_map(|listing| Op::PresenceAgain { listing }),
-        20 => beat().prop_map(Op::NoteUnverified),
-        160 => joining().prop_map(Op::CreateAttempt),
-        200 => bid().prop_map(Op::Bind),
-        30 => (0_usize..4, any::<bool>()).prop_map(|(attempt, consume)| Op::BindAgain { attempt, consume }),
-        30 => (0_usize..4).prop_map(|attempt| Op::Consume { attempt }),
-        40 => (0_usize..4, prop::bool::weighted(0.8), 0_u8..4)
+        8 => span().prop_map(Op::Wait),
+        3 => span().prop_map(Op::Jump),
+        1 => (-30_i64..30).prop_map(|years| Op::StepWall { years }),
+    ]
+}
+
+fn of_hosts() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        10 => opening().prop_map(Op::Open),
+        6 => opening().prop_map(Op::Register),
+        6 => renewing().prop_map(Op::Renew),
+        2 => (0_usize..4, proof()).prop_map(|(listing, proof)| Op::Delete { listing, proof }),
+        6 => healthy_beat().prop_map(Op::Presence),
+        12 => beat().prop_map(Op::Presence),
+        2 => (0_usize..4).prop_map(|listing| Op::PresenceAgain { listing }),
+        2 => beat().prop_map(Op::NoteUnverified),
+    ]
+}
+
+fn of_attempts() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        10 => meeting(),
+        10 => joining().prop_map(Op::CreateAttempt),
+        20 => bid().prop_map(Op::Bind),
+        3 => (0_usize..4, any::<bool>()).prop_map(|(attempt, consume)| Op::BindAgain { attempt, consume }),
+        4 => (0_usize..3).prop_map(|attempt| Op::Consume { attempt }),
+        3 => (0_usize..4, prop::bool::weighted(0.8), 0_u8..4)
             .prop_map(|(attempt, admit, by)| Op::Gate { attempt, admit, by }),
-        25 => (0_usize..4, 0_u8..3).prop_map(|(attempt, by)| Op::Close { attempt, by }),
-        20 => (0_usize..4, 0_u8..3).prop_map(|(attempt, by)| Op::Report { attempt, by }),
-        30 => operator(),
-        2 => prop_oneof![Just(0_u32), Just(5_000), Just(30_000)].prop_map(|window_ms| Op::Drain { window_ms }),
+        2 => (0_usize..4, 0_u8..3).prop_map(|(attempt, by)| Op::Close { attempt, by }),
+        2 => (0_usize..4, 0_u8..3).prop_map(|(attempt, by)| Op::Report { attempt, by }),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let window_ms = prop_oneof![1 => Just(0_u32), 3 => Just(5_000), 3 => Just(30_000)];
+    prop_oneof![
+        90 => time(),
+        400 => of_hosts(),
+        450 => of_attempts(),
+        60 => operator(),
+        2 => window_ms.prop_map(|window_ms| Op::Drain { window_ms }),
         10 => Just(Op::Sweep),
         40 => Just(Op::Tick),
-        60 => Just(Op::Look),
+        50 => Just(Op::Look),
     ]
 }
 
