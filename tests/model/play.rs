@@ -28,6 +28,7 @@ pub(crate) struct Play {
     attempts: Vec<Try>,
     beats: Vec<Presence>,
     binds: Vec<Bind>,
+    creations: Vec<Command>,
     numbers: u64,
     /// What the lane has shown or must have published, and that has been fresh and public ever since (rule S4).
     must_show: BTreeSet<ListingId>,
@@ -49,6 +50,7 @@ impl Play {
             attempts: Vec::new(),
             beats: Vec::new(),
             binds: Vec::new(),
+            creations: Vec::new(),
             numbers: 0,
             must_show: BTreeSet::new(),
             last_commit: 0,
@@ -131,6 +133,9 @@ impl Play {
     }
 
     fn remember(&mut self, command: Command, result: &Result<Outcome, Rejection>) {
+        if command.class() == Class::Creation && result.is_ok() {
+            self.creations.push(command.clone());
+        }
         match (command, result) {
             (Command::Register(asked), Ok(Outcome::Registered(Registered { replayed: false, .. }))) => {
                 self.hosts.push(Host::of(&asked));
@@ -247,6 +252,10 @@ impl Play {
                 let sent = self.beat(beat)?;
                 let sequence = sent.sequence.unwrap_or(0);
                 Command::NoteUnverified(NoteUnverified { listing: sent.listing, endpoint: sent.endpoint, sequence })
+            }
+            Op::Again { nth, other_body } => {
+                let id = self.number();
+                retried(recent(&self.creations, nth)?, id, other_body)
             }
             Op::CreateAttempt(joining) => Command::CreateAttempt(Box::new(self.joining(joining)?)),
             Op::Bind(bid) => {
@@ -406,6 +415,25 @@ impl Play {
             _ => GateAuthority::Owner { caller: attempt.joiner, lease: host.lease },
         }
     }
+}
+
+/// A retry draws a new id, as an edge does.
+fn retried(mut creation: Command, id: u64, other_body: bool) -> Command {
+    let idempotency = match &mut creation {
+        Command::Register(register) => {
+            register.id.0 += u128::from(id) << 32;
+            &mut register.idempotency
+        }
+        Command::CreateAttempt(create) => {
+            create.id.0 += u128::from(id) << 32;
+            &mut create.idempotency
+        }
+        other => panic!("not a creation: {other:?}"),
+    };
+    if other_body {
+        idempotency.fingerprint.0 ^= 1;
+    }
+    creation
 }
 
 fn side(attempt: &Try, by: u8) -> Principal {

@@ -147,6 +147,11 @@ pub(crate) enum Op {
     },
     NoteUnverified(Beat),
     CreateAttempt(Joining),
+    /// One of the last creations once more, with a new id, and perhaps with another body.
+    Again {
+        nth: usize,
+        other_body: bool,
+    },
     /// An attempt that both sides bind at once.
     Meet(Joining, Bid),
     Bind(Bid),
@@ -250,7 +255,7 @@ fn healthy_beat() -> impl Strategy<Value = Beat> {
 
 fn bid() -> impl Strategy<Value = Bid> {
     let wrong = prop_oneof![12 => Just(0_u8), 1 => 1_u8..4];
-    let port = prop_oneof![6 => Just(0_u16), 1 => 1_u16..3];
+    let port = prop_oneof![4 => Just(0_u16), 1 => Just(1), 1 => Just(2)];
     (0_usize..4, any::<bool>(), prop::bool::weighted(0.3), port, nonce(), prop::bool::weighted(0.7), wrong).prop_map(
         |(attempt, joiner, v6, port, nonce, consume, wrong)| Bid { attempt, joiner, v6, port, nonce, consume, wrong },
     )
@@ -378,6 +383,7 @@ fn op() -> impl Strategy<Value = Op> {
         400 => of_hosts(),
         450 => of_attempts(),
         60 => operator(),
+        40 => (0_usize..6, prop::bool::weighted(0.2)).prop_map(|(nth, other_body)| Op::Again { nth, other_body }),
         2 => window_ms.prop_map(|window_ms| Op::Drain { window_ms }),
         10 => Just(Op::Sweep),
         40 => Just(Op::Tick),
