@@ -1,0 +1,248 @@
+//! The loop: sockets, notices and timers of one task that owns all mutable state, and waits for none of its questions.
+
+use super::answerer::Answerer;
+use super::introduce::Introducer;
+use super::lane::Lane;
+use super::metrics::{AnswerKind, NoticeKind, UdpMetrics};
+use super::notices::UdpNotices;
+use super::question::{Arrival, Ask, Decision, Question, Silence, Transmit};
+use super::responder::{Protocol, Responder};
+use super::routes::Routes;
+use super::schedule::{Accepted, Due, Schedule};
+use super::socket::{Batch, Sockets};
+use crate::clock::{Clock, SharedClock};
+use crate::domain::{Endpoint, Introduction, MonoTime, Role};
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+/// Receive errors in a row after which the loop rests: a socket that fails for ever must not take a core.
+const ERRORS_BEFORE_REST: u32 = 64;
+const ERROR_REST: Duration = Duration::from_millis(5);
+
+/// Notices taken, and indications sent, in one turn: a burst of them keeps datagrams waiting for less than a millisecond.
+const UPKEEP_PER_TURN: usize = 256;
+
+/// What a question's task needs.
+pub(super) struct Asker<L> {
+    pub(super) lane: Arc<L>,
+    pub(super) clock: SharedClock,
+    pub(super) sockets: Arc<Sockets>,
+    pub(super) metrics: Arc<UdpMetrics>,
+    pub(super) answerer: Answerer,
+}
+
+impl<L: Lane> Asker<L> {
+    /// Asks the lane and sends its answer, with lifetimes as of the moment of sending.
+    async fn ask(&self, question: Question) {
+        let reply = &question.reply;
+        let (kind, transmit) = match question.ask {
+            Ask::Presence(presence) => {
+                let result = self.lane.presence(presence).await;
+                (AnswerKind::Presence, self.answerer.presence(reply, result, self.clock.mono()))
+            }
+            Ask::Bind(bind) => {
+                let result = self.lane.bind(bind).await;
+                (AnswerKind::Bind, self.answerer.bind(reply, result, self.clock.mono()))
+            }
+        };
+        self.answer(kind, &transmit);
+    }
+
+    fn answer(&self, kind: AnswerKind, transmit: &Transmit) {
+        self.metrics.answer(kind);
+        self.sockets.send(transmit, &self.metrics);
+    }
+}
+
+/// All state of the loop.
+pub(super) struct Engine<L> {
+    asker: Arc<Asker<L>>,
+    responder: Responder,
+    introducer: Introducer,
+    notices: Arc<UdpNotices>,
+    routes: Routes,
+    schedule: Schedule,
+    /// One permit per question that waits for the lane.
+    permits: Arc<Semaphore>,
+    /// Their tasks; dropping the set cancels them.
+    questions: JoinSet<()>,
+    errors_in_a_row: u32,
+}
+
+/// Why the loop turns.
+enum Woken {
+    Readable(usize),
+    Upkeep,
+}
+
+impl<L: Lane> Engine<L> {
+    pub(super) fn new(
+        asker: Asker<L>,
+        responder: Responder,
+        protocol: &Protocol,
+        notices: Arc<UdpNotices>,
+        questions_max: usize,
+    ) -> Self {
+        Self {
+            introducer: Introducer::new(protocol, asker.answerer.clone()),
+            asker: Arc::new(asker),
+            responder,
+            notices,
+            routes: Routes::default(),
+            schedule: Schedule::new(),
+            permits: Arc::new(Semaphore::new(questions_max.min(Semaphore::MAX_PERMITS))),
+            questions: JoinSet::new(),
+            errors_in_a_row: 0,
+        }
+    }
+
+    /// Turns for ever: no error of a socket, of the lane or of a datagram ends it.
+    pub(super) async fn run(&mut self) {
+        let mut batch = Batch::new();
+        let mut first = 0;
+        loop {
+            match self.wait(first).await {
+                Woken::Readable(socket) => {
+                    self.receive(socket, &mut batch).await;
+                    // The next search begins behind this socket, so that a flooded one keeps no other waiting.
+                    first = socket + 1;
+                }
+                Woken::Upkeep => {}
+            }
+            self.take_notices();
+            self.send_offers();
+            while self.questions.try_join_next().is_some() {}
+        }
+    }
+
+    async fn wait(&self, first: usize) -> Woken {
+        let sockets = &self.asker.sockets;
+        let until_due = self.schedule.next_due().map(|due| {
+            let ms = due.ms_since(self.asker.clock.mono());
+            // Rounded up, or the last part of a millisecond would be spent turning.
+            Duration::from_millis(if due.is_past(self.asker.clock.mono()) { 0 } else { ms + 1 })
+        });
+        tokio::select! {
+            biased;
+            socket = poll_fn(|context| sockets.poll_readable(first, context)) => Woken::Readable(socket),
+            () = std::future::ready(()), if self.notices.is_waiting() => Woken::Upkeep,
+            () = self.notices.added() => Woken::Upkeep,
+            () = tokio::time::sleep(until_due.unwrap_or_default()), if until_due.is_some() => Woken::Upkeep,
+        }
+    }
+
+    /// Reads one batch and judges each datagram.
+    async fn receive(&mut self, socket: usize, batch: &mut Batch) {
+        match self.asker.sockets.receive(socket, batch) {
+            Ok(count) => {
+                self.errors_in_a_row = 0;
+                for (bytes, source, asked) in batch.datagrams(count) {
+                    self.datagram(bytes, source, socket, asked);
+                }
+            }
+            // Somebody woke us for nothing, or an earlier batch took everything.
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                self.asker.metrics.receive_error(&error);
+                self.errors_in_a_row += 1;
+                if self.errors_in_a_row >= ERRORS_BEFORE_REST {
+                    self.errors_in_a_row = 0;
+                    tracing::warn!(socket, %error, "UDP receive keeps failing");
+                    tokio::time::sleep(ERROR_REST).await;
+                }
+            }
+        }
+    }
+
+    fn datagram(&mut self, bytes: &[u8], source: SocketAddr, socket: usize, asked: Option<IpAddr>) {
+        let Self { asker, responder, .. } = self;
+        asker.metrics.received();
+        let local = asker.sockets.local(socket, asked);
+        let arrival = Arrival { source, local, listener: asker.sockets.listener(socket) };
+        match responder.receive(bytes, arrival, asker.clock.mono()) {
+            Decision::Silence(cause) => asker.metrics.silence(cause),
+            Decision::Transmit(transmit) => asker.answer(AnswerKind::Direct, &transmit),
+            Decision::Ask(question) => self.question(*question),
+            Decision::Note(note, answer) => {
+                match answer {
+                    Some(transmit) => asker.answer(AnswerKind::Direct, &transmit),
+                    None => asker.metrics.silence(Silence::Budget),
+                }
+                if let Some(permit) = self.permit() {
+                    let asker = Arc::clone(&self.asker);
+                    self.questions.spawn(async move {
+                        // Only the owner's view shows it; there is nobody to tell when it was refused.
+                        let _ = asker.lane.note(note).await;
+                        drop(permit);
+                    });
+                }
+            }
+        }
+    }
+
+    /// Hands a question to a task of its own, or refuses it at once.
+    fn question(&mut self, question: Question) {
+        let Some(permit) = self.permit() else {
+            let transmit = self.asker.answerer.overloaded(&question.reply, self.asker.clock.mono());
+            self.asker.answer(AnswerKind::Overloaded, &transmit);
+            return;
+        };
+        let endpoint = question.reply.endpoint;
+        let default = self.asker.sockets.default_route(endpoint.family());
+        self.routes.note(endpoint, question.reply.local, default);
+        let asker = Arc::clone(&self.asker);
+        self.questions.spawn(async move {
+            asker.ask(question).await;
+            drop(permit);
+        });
+    }
+
+    fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
+    }
+
+    fn take_notices(&mut self) {
+        for _ in 0..UPKEEP_PER_TURN {
+            let Some(notice) = self.notices.take() else { return };
+            let now = self.asker.clock.mono();
+            match self.schedule.accept(notice, now) {
+                Accepted::Scheduled => {}
+                Accepted::Full => self.asker.metrics.notice(NoticeKind::OfferDropped),
+                Accepted::Introduce(introduction) => self.introduce(&introduction, now),
+            }
+        }
+    }
+
+    fn introduce(&self, introduction: &Introduction, now: MonoTime) {
+        for role in [Role::Host, Role::Joiner] {
+            let (endpoint, bytes) = self.introducer.introduction(introduction, role, now);
+            self.indicate(endpoint, bytes, NoticeKind::Introduction);
+        }
+    }
+
+    fn send_offers(&mut self) {
+        for _ in 0..UPKEEP_PER_TURN {
+            let now = self.asker.clock.mono();
+            match self.schedule.next(now) {
+                None => return,
+                Some(Due::Limited) => self.asker.metrics.notice(NoticeKind::OfferLimited),
+                Some(Due::Send(offer)) => {
+                    let bytes = self.introducer.offer(&offer, now);
+                    self.indicate(offer.host, bytes, NoticeKind::Offer);
+                }
+            }
+        }
+    }
+
+    /// Sends an indication the way its endpoint was heard.
+    fn indicate(&self, endpoint: Endpoint, bytes: Vec<u8>, kind: NoticeKind) {
+        let sockets = &self.asker.sockets;
+        let Some(local) = self.routes.to(endpoint).or_else(|| sockets.default_route(endpoint.family())) else { return };
+        self.asker.metrics.notice(kind);
+        sockets.send(&Transmit { to: endpoint.address(), local, bytes }, &self.asker.metrics);
+    }
+}

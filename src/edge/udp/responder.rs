@@ -1,0 +1,290 @@
+//! The order of checks, cheapest first. No I/O, no clock, no waiting.
+
+use super::answerer::{Answerer, CHALLENGE_BYTES};
+use super::budget::{BucketTable, Rate, UnprovenBudget};
+use super::cookie::CookieKey;
+use super::lane::BindRequest;
+use super::question::{Arrival, Ask, Decision, Listener, Question, ReplyTo, Silence, Transmit};
+use super::settings::{Budgets, Entropy};
+use super::username::Username;
+use crate::credentials::{InstanceKey, REALM, fingerprint};
+use crate::domain::{Endpoint, InstanceId, MonoTime, NoteUnverified, Presence, Role, Source};
+use crate::stun::{
+    AttributeType, Class, FingerprintCheck, HEADER_BYTES, Message, Method, PASSWORD_ALGORITHM_SHA256, ParseError,
+};
+use std::net::SocketAddr;
+
+/// The secrets, the id and the freshness of one life of the process.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    /// Derives presence and joiner passwords.
+    pub credentials: InstanceKey,
+    /// 32 random bytes; nonces and transaction ids are derived from them and the instance id.
+    pub entropy: Entropy,
+    /// This life of the process.
+    pub instance: InstanceId,
+    /// Age up to which a nonce is fresh.
+    pub nonce_fresh_ms: u32,
+}
+
+/// Decides what one datagram deserves. Budgets are its only state, and they are fixed tables.
+#[derive(Debug)]
+pub struct Responder {
+    credentials: InstanceKey,
+    cookie: CookieKey,
+    answerer: Answerer,
+    unproven: UnprovenBudget,
+    per_credential: BucketTable,
+    own: Vec<SocketAddr>,
+    classic: bool,
+    nonce_fresh_ms: u32,
+}
+
+/// The parts of a request that carries integrity, USERNAME, REALM and NONCE.
+struct Claim<'a> {
+    username: &'a [u8],
+    realm: &'a [u8],
+    nonce: &'a [u8],
+    sequence: Option<u64>,
+}
+
+/// A request on its way through the checks.
+struct Request<'a> {
+    message: Message<'a>,
+    arrival: Arrival,
+    endpoint: Endpoint,
+    now: MonoTime,
+}
+
+impl Responder {
+    /// `own` are the addresses of the edge's sockets: nothing that comes from them is looked at.
+    pub fn new(protocol: &Protocol, budgets: &Budgets, own: Vec<SocketAddr>, classic: bool) -> Self {
+        let cookie = CookieKey::new(&protocol.entropy, protocol.instance);
+        let answerer = Answerer::new(cookie.clone(), protocol.instance, own.clone());
+        let per_credential = Rate::new(budgets.per_credential_per_s, budgets.per_credential_per_s);
+        Self {
+            credentials: protocol.credentials.clone(),
+            cookie,
+            answerer,
+            unproven: UnprovenBudget::new(budgets.unproven_per_source_per_s, budgets.unproven_global_per_s),
+            per_credential: BucketTable::new(per_credential),
+            own,
+            classic,
+            nonce_fresh_ms: protocol.nonce_fresh_ms,
+        }
+    }
+
+    /// Turns the lane's results into answers; a cheap copy that tasks may take along.
+    pub fn answerer(&self) -> &Answerer {
+        &self.answerer
+    }
+
+    /// Judges one datagram.
+    pub fn receive(&mut self, bytes: &[u8], arrival: Arrival, now: MonoTime) -> Decision {
+        let message = match Message::parse(bytes) {
+            Ok(message) => message,
+            Err(error) => return self.not_stun(bytes, arrival, error, now),
+        };
+        if message.class() != Class::Request || message.method() != Method::BINDING {
+            return Decision::Silence(Silence::NotABindingRequest);
+        }
+        let Some(endpoint) = self.outside(arrival) else { return Decision::Silence(Silence::Source) };
+        if message.check_fingerprint() == FingerprintCheck::Wrong {
+            return Decision::Silence(Silence::Fingerprint);
+        }
+        let request = Request { message, arrival, endpoint, now };
+        if message.has_integrity() {
+            return self.with_integrity(&request);
+        }
+        let names_somebody = [AttributeType::USERNAME, AttributeType::USERHASH];
+        if names_somebody.iter().any(|attribute| message.attribute(*attribute).is_some()) {
+            return self.challenge(&request, 401);
+        }
+        match arrival.listener {
+            Listener::Plain => self.plain(&request),
+            Listener::Challenging => self.challenge(&request, 401),
+        }
+    }
+
+    /// The folded source, unless nobody outside can have it.
+    fn outside(&self, arrival: Arrival) -> Option<Endpoint> {
+        let endpoint = Endpoint::new(arrival.source)?;
+        let source = endpoint.address();
+        let asked = arrival.local.ip.map(|ip| crate::domain::endpoint::fold(SocketAddr::new(ip, 0)).ip());
+        // A socket on a wildcard address owns its port on every local address; the one that was asked is known.
+        let is_own = self.own.iter().any(|own| {
+            own.port() == source.port()
+                && (own.ip() == source.ip()
+                    || own.ip().is_unspecified() && (asked == Some(source.ip()) || source.ip().is_loopback()))
+        });
+        if is_own { None } else { Some(endpoint) }
+    }
+
+    /// A Binding request of RFC 3489 has no cookie; it is answered only where the operator wants it.
+    fn not_stun(&mut self, bytes: &[u8], arrival: Arrival, error: ParseError, now: MonoTime) -> Decision {
+        let is_classic = error == ParseError::Cookie
+            && bytes[..2] == [0x00, 0x01]
+            && usize::from(u16::from_be_bytes([bytes[2], bytes[3]])) == bytes.len() - HEADER_BYTES;
+        if !(self.classic && is_classic && arrival.listener == Listener::Plain) {
+            return Decision::Silence(Silence::NotStun);
+        }
+        let Some(endpoint) = self.outside(arrival) else { return Decision::Silence(Silence::Source) };
+        let answer = self.answerer.classic(bytes, endpoint);
+        self.unproven_answer(arrival, endpoint, bytes.len(), answer, now)
+    }
+
+    /// No USERNAME and no integrity: a stock client that asks for its address.
+    fn plain(&mut self, request: &Request<'_>) -> Decision {
+        let unknown = request.message.unknown_required();
+        let answer = if unknown.is_empty() {
+            self.answerer.mapped_address(&request.message, request.endpoint)
+        } else {
+            self.answerer.unknown_attributes(request.message.transaction(), &unknown)
+        };
+        self.unproven_answer(request.arrival, request.endpoint, request.message.bytes().len(), answer, request.now)
+    }
+
+    /// Some integrity attribute is there; what does it prove?
+    fn with_integrity(&mut self, request: &Request<'_>) -> Decision {
+        let message = &request.message;
+        if message.attribute(AttributeType::USERNAME).is_none() && message.attribute(AttributeType::USERHASH).is_some()
+        {
+            return self.challenge(request, 401);
+        }
+        let Some(claim) = claim(message) else {
+            let answer = self.answerer.bad_request(message.transaction());
+            return self.unproven_answer(request.arrival, request.endpoint, message.bytes().len(), answer, request.now);
+        };
+        let Some(issued) = self.cookie.check(claim.nonce, request.endpoint) else {
+            return self.without_nonce(request, &claim);
+        };
+        let Some(reply) = self.verified(request, &claim) else {
+            let is_fresh = request.now.ms_since(issued) <= u64::from(self.nonce_fresh_ms);
+            return if is_fresh { self.proven_challenge(request) } else { self.challenge(request, 401) };
+        };
+        let unknown = message.unknown_required();
+        if !unknown.is_empty() {
+            return Decision::Transmit(self.answerer.unknown_attributes_signed(&reply, &unknown));
+        }
+        if !self.per_credential.take(reply.username, request.now) {
+            return Decision::Transmit(self.answerer.over_quota(&reply));
+        }
+        Decision::Ask(Box::new(Question { ask: ask(&claim, &reply, issued), reply }))
+    }
+
+    /// USERNAME's shape, REALM and integrity, checked without a look at any state.
+    fn verified(&self, request: &Request<'_>, claim: &Claim<'_>) -> Option<ReplyTo> {
+        let username = Username::parse(claim.username)?;
+        if claim.realm != REALM.as_bytes() {
+            return None;
+        }
+        let key = username.key(&self.credentials);
+        if !request.message.verify_integrity(&key.0) {
+            return None;
+        }
+        Some(ReplyTo {
+            source: request.arrival.source,
+            endpoint: request.endpoint,
+            local: request.arrival.local,
+            transaction: request.message.transaction(),
+            username,
+            key,
+            datagram: fingerprint(request.message.bytes()),
+        })
+    }
+
+    /// The nonce is not one of ours for this source: 438. A presence datagram may still be a host whose NAT gave it another
+    /// address while it can't read our challenge; then the owner's view shall show where it is.
+    fn without_nonce(&mut self, request: &Request<'_>, claim: &Claim<'_>) -> Decision {
+        let note = self.unverified(request, claim);
+        let answer = self.challenge(request, 438);
+        match (note, answer) {
+            (None, answer) => answer,
+            (Some(note), Decision::Transmit(transmit)) => Decision::Note(note, Some(transmit)),
+            (Some(note), _) => Decision::Note(note, None),
+        }
+    }
+
+    /// The note about an authentic `p1` datagram, within the budgets of its source and of its credential.
+    fn unverified(&mut self, request: &Request<'_>, claim: &Claim<'_>) -> Option<NoteUnverified> {
+        let Some(Username::Presence(listing)) = Username::parse(claim.username) else { return None };
+        let sequence = claim.sequence?;
+        if !self.unproven.take(Source::of(request.endpoint.address().ip()), request.now) {
+            return None;
+        }
+        let reply = self.verified(request, claim)?;
+        let understood = request.message.unknown_required().is_empty();
+        if !understood || !self.per_credential.take(reply.username, request.now) {
+            return None;
+        }
+        Some(NoteUnverified { listing, endpoint: request.endpoint, sequence })
+    }
+
+    /// 401 or 438 towards a source that has not proven itself. The cost of the nonce comes after the budget.
+    fn challenge(&mut self, request: &Request<'_>, code: u16) -> Decision {
+        let length = request.message.bytes().len();
+        if length < CHALLENGE_BYTES && !self.afford(request.endpoint, request.now) {
+            return Decision::Silence(Silence::Budget);
+        }
+        let bytes = self.answerer.challenge(code, request.message.transaction(), request.endpoint, request.now);
+        Decision::Transmit(transmit(request.arrival, bytes))
+    }
+
+    /// 401 towards a source whose nonce proves it.
+    fn proven_challenge(&self, request: &Request<'_>) -> Decision {
+        let bytes = self.answerer.challenge(401, request.message.transaction(), request.endpoint, request.now);
+        Decision::Transmit(transmit(request.arrival, bytes))
+    }
+
+    /// Sends `answer` if it is no longer than its request or a token pays for it.
+    fn unproven_answer(
+        &mut self,
+        arrival: Arrival,
+        endpoint: Endpoint,
+        request_bytes: usize,
+        answer: Vec<u8>,
+        now: MonoTime,
+    ) -> Decision {
+        if answer.len() > request_bytes && !self.afford(endpoint, now) {
+            return Decision::Silence(Silence::Budget);
+        }
+        Decision::Transmit(transmit(arrival, answer))
+    }
+
+    fn afford(&mut self, endpoint: Endpoint, now: MonoTime) -> bool {
+        self.unproven.take(Source::of(endpoint.address().ip()), now)
+    }
+}
+
+fn transmit(arrival: Arrival, bytes: Vec<u8>) -> Transmit {
+    Transmit { to: arrival.source, local: arrival.local, bytes }
+}
+
+/// Everything that the long-term mechanism asks for, well-formed; otherwise 400. SHA-1 alone proves nothing, but its
+/// sender can do better once it sees our challenge, so a missing SHA-256 attribute is no error of form.
+fn claim<'a>(message: &Message<'a>) -> Option<Claim<'a>> {
+    let algorithm = |attribute| message.attribute(attribute) == Some(&PASSWORD_ALGORITHM_SHA256[..]);
+    let full = message.integrity_sha256().is_none_or(|value| value.len() == 32);
+    let echoed = algorithm(AttributeType::PASSWORD_ALGORITHMS) && algorithm(AttributeType::PASSWORD_ALGORITHM);
+    let (true, true) = (full, echoed) else { return None };
+    Some(Claim {
+        username: message.attribute(AttributeType::USERNAME)?,
+        realm: message.attribute(AttributeType::REALM)?,
+        nonce: message.attribute(AttributeType::NONCE)?,
+        sequence: message.u64(AttributeType::RV_SEQUENCE).ok()?,
+    })
+}
+
+/// The question that a verified request asks.
+fn ask(claim: &Claim<'_>, reply: &ReplyTo, nonce_issued: MonoTime) -> Ask {
+    let (endpoint, datagram) = (reply.endpoint, reply.datagram);
+    let bind =
+        |attempt, role, listing| Ask::Bind(BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued });
+    match reply.username {
+        Username::Presence(listing) => {
+            Ask::Presence(Presence { listing, endpoint, datagram, sequence: claim.sequence, nonce_issued })
+        }
+        Username::Joiner(attempt) => bind(attempt, Role::Joiner, None),
+        Username::Host(listing, attempt) => bind(attempt, Role::Host, Some(listing)),
+    }
+}
