@@ -1,6 +1,61 @@
 //! The command line.
 
+mod browse;
+mod config;
+mod demo;
+mod host;
+mod join;
+mod output;
+mod serve;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Exit codes that all commands share; each command's help lists its own.
+pub(crate) mod exit {
+    /// It worked.
+    pub(crate) const OK: u8 = 0;
+    /// Something on this machine, or a second signal.
+    pub(crate) const FAILED: u8 = 1;
+    /// Wrong command line or configuration.
+    pub(crate) const USAGE: u8 = 2;
+    /// `serve`: the store or an edge is lost.
+    pub(crate) const LOST: u8 = 3;
+}
+
+/// A self-hosted session directory and NAT rendezvous for multiplayer games
+#[derive(Parser)]
+#[command(name = "rendezvous", version, after_help = "Start with:\n  rendezvous serve --dev")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Serve(serve::Args),
+    Host(host::Args),
+    Browse(browse::Args),
+    Join(join::Args),
+    Demo(demo::Args),
+    Config(config::Args),
+}
+
 /// Runs the program.
-pub fn run() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+pub fn run() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(args) => serve::run(args),
+        Command::Host(args) => host::run(args),
+        Command::Browse(args) => browse::run(args),
+        Command::Join(args) => join::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Config(args) => config::run(args),
+    }
+}
+
+/// The environment; what is not Unicode is none of our keys.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }

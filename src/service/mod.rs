@@ -1,21 +1,64 @@
 //! The one API that an edge may call: it derives ids, tokens and fingerprints, attaches policy, and waits.
 //!
 //! Edges authorise by the outcome of a transition (rule A3); the service holds no state that decides.
-#![allow(clippy::todo, unused_variables, unused_imports, dead_code)]
 
+mod datagrams;
+mod digest;
+mod hosts;
+mod ids;
+mod joins;
+mod keys;
+mod observers;
+mod operators;
+#[cfg(test)]
+mod tests;
+mod turn;
 mod types;
+mod waits;
 
+pub use ids::{EntropyError, IdSource, SystemIds, random_token};
+pub use keys::{InstanceKeys, KeyBytes};
+pub use observers::{Fanout, WaitingAttempts};
 pub use types::*;
+pub use waits::Waits;
 
-use crate::clock::SharedClock;
-use crate::credentials::{InstanceKey, Secret};
+use crate::clock::{Clock, SharedClock};
+use crate::credentials::{InstanceKey, Secret, fingerprint};
 use crate::domain::{
-    AttemptId, Bound, CreateAttempt, Details, Endpoint, Event, Failure, Family, Fingerprint, InstanceId, LeaseView,
-    Limits, ListingId, MonoTime, Path, Present, Principal, Renewed, Revoked, Role, Status, TenantId, Ttl, Visibility,
-    WallTime,
+    Certainty, Command, Failure, Fingerprint, InstanceId, Invalid, LeaseProof, Limits, ListingId, Outcome, Principal,
+    Rejection, Reply, TenantId,
 };
 use crate::store::{AnyStore, Availability, BrowseQuery, PageView, Store};
-use std::sync::Arc;
+use digest::Digests;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Longest time for which a browser waits for its commit to be published.
+pub const COMMIT_WAIT_MS: u64 = 2_000;
+/// Longest long poll; more is clamped.
+pub const WAIT_MAX_MS: u64 = 30_000;
+
+/// What a [`Service`] is made of.
+pub struct ServiceParts {
+    /// The store; its observers are `waits` and `waiting_attempts`.
+    pub store: AnyStore<SharedClock>,
+    /// The store's clock.
+    pub clock: SharedClock,
+    /// This life of the process.
+    pub instance: InstanceId,
+    /// Its keys.
+    pub keys: InstanceKeys,
+    /// The store's limits.
+    pub limits: Limits,
+    /// Policy for commands.
+    pub policy: Policy,
+    /// Source of new ids.
+    pub ids: Box<dyn IdSource>,
+    /// Long polls.
+    pub waits: Arc<Waits>,
+    /// Attempts without an introduction.
+    pub waiting_attempts: Arc<WaitingAttempts>,
+}
 
 /// See the module's documentation. All methods that take `&self` may run concurrently.
 pub struct Service {
@@ -23,61 +66,105 @@ pub struct Service {
     clock: SharedClock,
     instance: InstanceId,
     key: InstanceKey,
+    digests: Digests,
     limits: Limits,
     policy: Policy,
+    ids: Box<dyn IdSource>,
+    waits: Arc<Waits>,
+    waiting_attempts: Arc<WaitingAttempts>,
+    stun_uris: OnceLock<Arc<[String]>>,
 }
 
 impl Service {
+    /// Composes a service.
+    pub fn new(parts: ServiceParts) -> Self {
+        Self {
+            store: parts.store,
+            clock: parts.clock,
+            instance: parts.instance,
+            key: parts.keys.credentials,
+            digests: Digests::new(parts.keys.digests),
+            limits: parts.limits,
+            policy: parts.policy,
+            ids: parts.ids,
+            waits: parts.waits,
+            waiting_attempts: parts.waiting_attempts,
+            stun_uris: OnceLock::new(),
+        }
+    }
+
     // ---- facts -------------------------------------------------------------------------------------------------
 
     /// This life of the process.
     pub fn instance(&self) -> InstanceId {
-        todo!()
+        self.instance
     }
 
     /// The key of derived credentials: the UDP edge checks datagrams with it before it asks the store for anything.
     pub fn key(&self) -> &InstanceKey {
-        todo!()
+        &self.key
     }
 
     /// Ceilings and windows, for bounds checks at an edge (`Ttl::checked(ms, limits().lease_ttl)`).
     pub fn limits(&self) -> &Limits {
-        todo!()
+        &self.limits
     }
 
     /// The clock of the store.
     pub fn clock(&self) -> &SharedClock {
-        todo!()
+        &self.clock
     }
 
     /// The principal with this full name (`guest:` prefix for guests) in `tenant`.
     pub fn principal(&self, tenant: TenantId, name: &str) -> Principal {
-        todo!()
+        Principal { tenant, key: self.digests.principal(tenant, name) }
     }
 
     /// Availability as of now; drain deadlines included.
     pub fn availability(&self) -> Availability {
-        todo!()
+        self.store.availability()
     }
 
     /// The commit of the last accepted transition, for `Rendezvous-Commit`.
     pub fn last_commit(&self) -> u64 {
-        todo!()
+        self.store.last_commit()
     }
 
-    /// What browsing sees now: commit, and its age in milliseconds.
+    /// What browsing sees now: commit, and for how many milliseconds it has been behind; 0 while nothing newer exists.
     pub fn published(&self) -> (u64, u64) {
-        todo!()
+        let commit = self.store.published_commit();
+        let is_behind = commit < self.store.last_commit();
+        let age_ms = self.clock.mono().ms_since(self.store.published_at());
+        (commit, if is_behind { age_ms } else { 0 })
     }
 
     /// Commands waiting in the lane: creations, keep-alives.
     pub fn queued(&self) -> (usize, usize) {
-        todo!()
+        self.store.queued()
     }
 
-    /// Sets the STUN URIs once the UDP sockets are bound.
+    /// Long polls that wait now.
+    pub fn waiting_polls(&self) -> u32 {
+        self.waits.waiting()
+    }
+
+    /// Sets the STUN URIs once the UDP sockets are bound. The first call counts.
     pub fn set_stun_uris(&self, uris: Vec<String>) {
-        todo!()
+        let _ = self.stun_uris.set(uris.into());
+    }
+
+    /// Cleans up and publishes what is due, and lets long polls go once the store is lost. The server's ticker calls it
+    /// every publish interval; it takes as long as the work that it finds.
+    pub fn tick(&self) {
+        self.store.tick();
+        if self.store.availability() == Availability::Unavailable {
+            self.waits.close();
+        }
+    }
+
+    /// Lets every long poll answer at once, those to come as well: the process is about to end.
+    pub fn end_long_polls(&self) {
+        self.waits.close();
     }
 
     // ---- browsing: never enters the lane ------------------------------------------------------------------------
@@ -100,164 +187,46 @@ impl Service {
     /// Waits at most 2 s until browsing sees `commit`; above the last commit: `Rejection::Invalid(FutureCommit)` at once;
     /// too late: `Failure::Unavailable(NotApplied)`.
     pub async fn await_commit(&self, commit: u64) -> Result<(), Failure> {
-        todo!()
+        if commit > self.store.last_commit() {
+            return Err(Rejection::Invalid(Invalid::FutureCommit).into());
+        }
+        let bound = Duration::from_millis(COMMIT_WAIT_MS);
+        // Timed out or not, what browsing sees decides: the wait also ends when the store is lost.
+        let _ = tokio::time::timeout(bound, self.store.published(commit)).await;
+        if self.store.published_commit() < commit {
+            return Err(Failure::Unavailable(Certainty::NotApplied));
+        }
+        Ok(())
     }
 
-    // ---- hosts -----------------------------------------------------------------------------------------------------
+    // ---- shared by the methods in the other files ----------------------------------------------------------------
 
-    /// Registers a listing. `idempotency_key` is the caller's header, as sent without its quotes.
-    pub async fn register(
-        &self,
-        caller: &Caller,
-        idempotency_key: &str,
-        request: RegisterRequest,
-    ) -> Result<Applied<ListingGrant>, Failure> {
-        todo!()
+    async fn submit(&self, command: Command) -> Result<Reply, Failure> {
+        self.store.submit(command).await
     }
 
-    /// Renews a lease by compare-and-swap. `lease_token` is the header as sent.
-    pub async fn renew(
-        &self,
-        caller: &Caller,
-        listing: ListingId,
-        lease_token: &str,
-        request: RenewRequest,
-    ) -> Result<Applied<Renewed>, Failure> {
-        todo!()
+    fn stun(&self) -> Arc<[String]> {
+        self.stun_uris.get().cloned().unwrap_or_default()
     }
 
-    /// Deletes a listing.
-    pub async fn delete(&self, caller: &Caller, listing: ListingId, lease_token: &str) -> Result<Applied<()>, Failure> {
-        todo!()
+    fn proof(&self, caller: &Caller, listing: ListingId, lease_token: &str) -> LeaseProof {
+        LeaseProof { listing, caller: caller.principal, lease: fingerprint(lease_token.as_bytes()) }
     }
 
-    /// The owner's view of its lease.
-    pub async fn lease(
-        &self,
-        caller: &Caller,
-        listing: ListingId,
-        lease_token: &str,
-    ) -> Result<Applied<LeaseView>, Failure> {
-        todo!()
+    fn random(&self) -> Result<u128, Failure> {
+        self.ids.random().map_err(|error| {
+            tracing::error!(event = "entropy_failed", %error);
+            Failure::Unavailable(Certainty::NotApplied)
+        })
     }
+}
 
-    /// Pending attempts newer than `after`; waits up to `wait_ms` (clamped to 30,000) while there are none.
-    pub async fn host_offers(
-        &self,
-        caller: &Caller,
-        listing: ListingId,
-        lease_token: &str,
-        after: u64,
-        wait_ms: u64,
-    ) -> Result<HostOffers, Failure> {
-        todo!()
-    }
+fn secret_fingerprint(secret: &Secret) -> Fingerprint {
+    fingerprint(secret.expose().as_bytes())
+}
 
-    /// Answers a gated attempt.
-    pub async fn answer_gate(
-        &self,
-        caller: &Caller,
-        attempt: AttemptId,
-        lease_token: &str,
-        admit: bool,
-    ) -> Result<Applied<()>, Failure> {
-        todo!()
-    }
-
-    // ---- joiners and both sides ---------------------------------------------------------------------------------------
-
-    /// Creates a join attempt.
-    pub async fn create_attempt(
-        &self,
-        caller: &Caller,
-        idempotency_key: &str,
-        request: AttemptRequest,
-    ) -> Result<Applied<AttemptGrant>, Failure> {
-        todo!()
-    }
-
-    /// One side's view; with `after`, waits up to `wait_ms` until something newer than that commit happened to it.
-    pub async fn attempt(
-        &self,
-        caller: &Caller,
-        attempt: AttemptId,
-        after: Option<u64>,
-        wait_ms: u64,
-    ) -> Result<AttemptStatus, Failure> {
-        todo!()
-    }
-
-    /// Ends an attempt: its joiner closes it, its host refuses it.
-    pub async fn close_attempt(&self, caller: &Caller, attempt: AttemptId) -> Result<Applied<()>, Failure> {
-        todo!()
-    }
-
-    /// Counts the path that one side saw. The family is that of the introduction, for the metrics.
-    pub async fn report_path(
-        &self,
-        caller: &Caller,
-        attempt: AttemptId,
-        path: Path,
-    ) -> Result<Applied<Option<Family>>, Failure> {
-        todo!()
-    }
-
-    // ---- the UDP edge: integrity has been verified -----------------------------------------------------------------------
-
-    /// One authenticated presence datagram (`p1`).
-    pub async fn presence(&self, presence: crate::domain::Presence) -> Result<Applied<Present>, Failure> {
-        todo!()
-    }
-
-    /// An authentic `p1` datagram whose nonce was not issued for its source.
-    pub async fn note_unverified(&self, note: crate::domain::NoteUnverified) -> Result<Applied<()>, Failure> {
-        todo!()
-    }
-
-    /// One authenticated bind datagram (`j1` or `h1`); introduces in the same transition when it completes a family.
-    /// The service fills in the capability, because the verified integrity proves that the sender has it.
-    pub async fn bind(
-        &self,
-        attempt: AttemptId,
-        role: Role,
-        listing: Option<ListingId>,
-        endpoint: Endpoint,
-        datagram: Fingerprint,
-        nonce_issued: MonoTime,
-    ) -> Result<Applied<Bound>, Failure> {
-        todo!()
-    }
-
-    // ---- operators ---------------------------------------------------------------------------------------------------------
-
-    /// Revokes a listing or principal of `tenant`. The key is good once.
-    pub async fn revoke(
-        &self,
-        tenant: TenantId,
-        subject: &NamedSubject,
-        ttl: Ttl,
-        idempotency_key: &str,
-    ) -> Result<Applied<Revoked>, Failure> {
-        todo!()
-    }
-
-    /// Lifts a revocation; `NotFound` when there was none.
-    pub async fn lift_revocation(&self, tenant: TenantId, subject: &NamedSubject) -> Result<Applied<()>, Failure> {
-        todo!()
-    }
-
-    /// Begins drain, or returns the first deadline. `None` uses the configured window.
-    pub async fn drain(&self, window_ms: Option<u32>) -> Result<Applied<(MonoTime, WallTime)>, Failure> {
-        todo!()
-    }
-
-    /// Counts against ceilings.
-    pub async fn status(&self) -> Result<Applied<Status>, Failure> {
-        todo!()
-    }
-
-    /// True while nobody waits for an introduction: drain may end early.
-    pub async fn is_quiet(&self) -> bool {
-        todo!()
-    }
+/// A store that answers a command with another command's outcome keeps no promise: nobody knows what was applied.
+fn foreign(outcome: &Outcome) -> Failure {
+    tracing::error!(event = "foreign_outcome", ?outcome);
+    Failure::Unavailable(Certainty::Unknown)
 }

@@ -2,11 +2,16 @@
 
 use crate::credentials::Secret;
 use crate::domain::{
-    AttemptId, Candidates, Details, Endpoint, Family, ListingId, PendingAttempt, Principal, Scope, Source, TenantId,
-    Ttl, Visibility, WallTime,
+    AttemptId, Candidates, Details, ListingId, PendingAttempt, Principal, Scope, Source, Ttl, Visibility, WallTime,
 };
 use crate::domain::{AttemptState, ListingEnd};
 use std::sync::Arc;
+
+/// What browsing hands to an edge, and whether the store answers.
+pub mod view {
+    pub use crate::store::page::{PAGE_DEFAULT, PAGE_MAX};
+    pub use crate::store::{Availability, BrowseQuery, PageView};
+}
 
 /// An authenticated principal at an edge.
 #[derive(Clone, Copy, Debug)]

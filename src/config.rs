@@ -1,1 +1,0 @@
-//! Configuration: TOML file, environment, flags.

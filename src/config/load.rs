@@ -1,0 +1,192 @@
+//! The layers: built-in values, file, environment, flags.
+
+use super::Config;
+use super::error::{ConfigError, ConfigErrors, Origin, Problem};
+use super::keys::{Key, keys, tenant_keys};
+use super::nearest::nearest;
+use super::sections::Tenant;
+use super::value::Found;
+use crate::credentials::Secret;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// Prefix of the environment's keys; `__` stands for the dot of a key.
+const PREFIX: &str = "RENDEZVOUS_";
+/// An operator's key for all modes, the only variable without `__` that the server reads.
+pub const OPERATOR_KEY: &str = "RENDEZVOUS_OPERATOR_KEY";
+
+/// Values from the command line: a flag's name, the key that it stands for, and its value.
+pub type Flags = Vec<(&'static str, &'static str, String)>;
+
+/// Where values come from besides the built-in ones, weakest first.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    /// Start from the built-in values of `--dev`.
+    pub dev: bool,
+    /// A TOML file.
+    pub file: Option<PathBuf>,
+    /// Variables of the environment, all of them.
+    pub environment: Vec<(String, String)>,
+    /// Flags.
+    pub flags: Flags,
+}
+
+impl Layers {
+    /// Reads, checks and joins all layers. Every problem that can be told is told at once.
+    pub fn load(&self) -> Result<Config, ConfigErrors> {
+        let mut config = if self.dev { Config::dev() } else { Config::default() };
+        let mut errors = Vec::new();
+        if let Some(path) = &self.file {
+            let origin = Origin::File(path.clone());
+            match read(path).and_then(|text| parse(&text, &origin)) {
+                Ok(table) => apply_table(&mut config, &table, &origin, &mut errors),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.apply_environment(&mut config, &mut errors);
+        self.apply_flags(&mut config, &mut errors);
+        config.read_secret_files(&mut errors);
+        if errors.is_empty() {
+            config.check(&mut errors);
+        }
+        if errors.is_empty() { Ok(config) } else { Err(ConfigErrors(errors)) }
+    }
+
+    fn apply_environment(&self, config: &mut Config, errors: &mut Vec<ConfigError>) {
+        let mut named = Vec::new();
+        for (name, text) in &self.environment {
+            let origin = Origin::Environment(name.clone());
+            let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+            if name == OPERATOR_KEY && text.is_empty() {
+                continue;
+            }
+            if name == OPERATOR_KEY {
+                config.add_operator_key(Secret::new(text.as_str()));
+            } else if rest.contains("__") {
+                named.push((rest.replace("__", ".").to_lowercase(), Found::Words(text), origin));
+            }
+        }
+        apply_all(config, named, errors);
+    }
+
+    fn apply_flags(&self, config: &mut Config, errors: &mut Vec<ConfigError>) {
+        let named =
+            self.flags.iter().map(|(flag, key, text)| ((*key).to_owned(), Found::Words(text), Origin::Flag(flag)));
+        apply_all(config, named.collect(), errors);
+    }
+}
+
+impl Config {
+    /// Reads one TOML text, as `config check` does, without environment and flags.
+    pub fn from_toml(text: &str, origin: Origin) -> Result<Self, ConfigErrors> {
+        let mut config = Self::default();
+        let mut errors = Vec::new();
+        apply_table(&mut config, &parse(text, &origin)?, &origin, &mut errors);
+        config.read_secret_files(&mut errors);
+        if errors.is_empty() {
+            config.check(&mut errors);
+        }
+        if errors.is_empty() { Ok(config) } else { Err(ConfigErrors(errors)) }
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|error| ConfigError {
+        origin: Origin::File(path.to_owned()),
+        problem: Problem::Unreadable { reason: error.to_string() },
+    })
+}
+
+fn parse(text: &str, origin: &Origin) -> Result<Table, ConfigError> {
+    text.parse().map_err(|error: toml::de::Error| {
+        // The error's own text quotes the line, which may hold a secret.
+        let before = &text[..error.span().map_or(0, |span| span.start.min(text.len()))];
+        let line = before.matches('\n').count() + 1;
+        let message = format!("{} (line {line})", error.message().trim_end());
+        ConfigError { origin: origin.clone(), problem: Problem::Syntax { message } }
+    })
+}
+
+fn apply_table(config: &mut Config, table: &Table, origin: &Origin, errors: &mut Vec<ConfigError>) {
+    let mut named = Vec::new();
+    for (section, value) in table {
+        match (section.as_str(), value) {
+            ("tenant", Value::Array(tenants)) => apply_tenants(config, tenants, origin, errors),
+            ("tenant", other) => {
+                let expected = "tables: [[tenant]] with two brackets";
+                errors.push(ConfigError::value(origin.clone(), "tenant", expected, other.type_str()));
+            }
+            _ => flatten(section, value, &mut named),
+        }
+    }
+    let named = named.into_iter().map(|(key, value)| (key, Found::Toml(value), origin.clone()));
+    apply_all(config, named.collect(), errors);
+}
+
+fn apply_tenants(config: &mut Config, tenants: &[Value], origin: &Origin, errors: &mut Vec<ConfigError>) {
+    for (position, value) in tenants.iter().enumerate() {
+        let mut tenant = Tenant::default();
+        let mut named = Vec::new();
+        let prefix = format!("tenant[{position}].");
+        match value {
+            Value::Table(table) => table.iter().for_each(|(name, value)| flatten(name, value, &mut named)),
+            other => errors.push(ConfigError::value(origin.clone(), "tenant", "tables", other.type_str())),
+        }
+        for (key, value) in named {
+            if let Err(mut error) = apply(tenant_keys(), &mut tenant, &key, &Found::Toml(value), origin) {
+                match &mut error.problem {
+                    Problem::Value { key, .. } => key.insert_str(0, &prefix),
+                    Problem::Unknown { key, nearest } => {
+                        key.insert_str(0, &prefix);
+                        nearest.iter_mut().for_each(|nearest| nearest.insert_str(0, &prefix));
+                    }
+                    Problem::Unreadable { .. } | Problem::Syntax { .. } => {}
+                }
+                errors.push(error);
+            }
+        }
+        config.tenants.push(tenant);
+    }
+}
+
+/// Turns nested tables into dotted keys.
+fn flatten<'a>(path: &str, value: &'a Value, named: &mut Vec<(String, &'a Value)>) {
+    match value {
+        Value::Table(table) => table.iter().for_each(|(name, value)| flatten(&format!("{path}.{name}"), value, named)),
+        Value::String(_)
+        | Value::Integer(_)
+        | Value::Float(_)
+        | Value::Boolean(_)
+        | Value::Datetime(_)
+        | Value::Array(_) => named.push((path.to_owned(), value)),
+    }
+}
+
+/// Puts one layer in. A layer that names UDP listeners of one kind names all that there are.
+fn apply_all(config: &mut Config, named: Vec<(String, Found<'_>, Origin)>, errors: &mut Vec<ConfigError>) {
+    if named.iter().any(|(key, ..)| key == "server.udp" || key == "server.udp_auth") {
+        config.server.udp.clear();
+        config.server.udp_auth.clear();
+    }
+    for (key, found, origin) in named {
+        if let Err(error) = apply(keys(), config, &key, &found, &origin) {
+            errors.push(error);
+        }
+    }
+}
+
+fn apply<T: 'static>(
+    keys: impl Iterator<Item = &'static Key<T>> + Clone,
+    target: &mut T,
+    path: &str,
+    found: &Found<'_>,
+    origin: &Origin,
+) -> Result<(), ConfigError> {
+    match keys.clone().find(|key| key.path == path) {
+        Some(key) => key.apply(target, found, origin),
+        None => {
+            let nearest = nearest(path, keys.map(|key| key.path)).map(str::to_owned);
+            Err(ConfigError { origin: origin.clone(), problem: Problem::Unknown { key: path.to_owned(), nearest } })
+        }
+    }
+}

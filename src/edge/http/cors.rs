@@ -1,0 +1,99 @@
+//! Which pages of other origins may read the GETs (Fetch standard, section 3.2). Mutations are never offered: a game's
+//! own page on another origin browses, and its players act with clients.
+
+use super::answer::Answer;
+use super::settings::Cors;
+use hyper::StatusCode;
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue,
+    ORIGIN, VARY,
+};
+
+/// What a browser client needs to page, to revalidate and to back off.
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "ETag, Retry-After, Rendezvous-Instance, Rendezvous-Commit, X-Request-Id, traceparent, Preference-Applied",
+);
+const ALLOWED: HeaderValue =
+    HeaderValue::from_static("Authorization, Lease-Token, If-None-Match, Prefer, X-Request-Id, traceparent");
+
+pub(super) struct CorsPolicy(Cors);
+
+impl CorsPolicy {
+    pub(super) fn new(cors: Cors) -> Self {
+        Self(cors)
+    }
+
+    fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(ORIGIN)?;
+        match &self.0 {
+            Cors::Off => None,
+            Cors::Any => Some(HeaderValue::from_static("*")),
+            Cors::Origins(origins) => {
+                origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
+            }
+        }
+    }
+
+    /// Adds what lets a page of another origin read the answer. Where the answer depends on the origin, caches hear of it.
+    pub(super) fn dress(&self, answer: Answer, headers: &HeaderMap) -> Answer {
+        let answer = match &self.0 {
+            Cors::Off | Cors::Any => answer,
+            Cors::Origins(_) => answer.header(VARY, HeaderValue::from_static("Origin")),
+        };
+        match self.allowed(headers) {
+            Some(origin) => {
+                answer.header(ACCESS_CONTROL_ALLOW_ORIGIN, origin).header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
+            }
+            None => answer,
+        }
+    }
+
+    /// The answer to a preflight for a GET; `None` when this is none, or not from an allowed origin.
+    pub(super) fn preflight(&self, headers: &HeaderMap) -> Option<Answer> {
+        headers.get(ACCESS_CONTROL_REQUEST_METHOD)?;
+        self.allowed(headers)?;
+        let answer = Answer::empty(StatusCode::NO_CONTENT)
+            .header(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"))
+            .header(ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED)
+            .header(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        Some(self.dress(answer, headers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(origin: &'static str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(ORIGIN, HeaderValue::from_static(origin));
+        headers.insert(ACCESS_CONTROL_REQUEST_METHOD, HeaderValue::from_static("GET"));
+        headers
+    }
+
+    fn origin_of(answer: &Answer) -> Option<&[u8]> {
+        answer.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN).map(HeaderValue::as_bytes)
+    }
+
+    #[test]
+    fn only_configured_origins_may_read() {
+        let some = CorsPolicy::new(Cors::Origins(vec!["https://game.example".into()]));
+        let dressed = |policy: &CorsPolicy, headers: &HeaderMap| policy.dress(Answer::empty(StatusCode::OK), headers);
+        let good = dressed(&some, &from("https://game.example"));
+        assert_eq!(origin_of(&good), Some(&b"https://game.example"[..]));
+        assert_eq!(good.headers()[VARY], "Origin");
+        let bad = dressed(&some, &from("https://evil.example"));
+        assert_eq!((origin_of(&bad), bad.headers()[VARY].as_bytes()), (None, &b"Origin"[..]));
+        assert_eq!(origin_of(&dressed(&CorsPolicy::new(Cors::Any), &from("https://x.example"))), Some(&b"*"[..]));
+        assert_eq!(origin_of(&dressed(&CorsPolicy::new(Cors::Off), &from("https://x.example"))), None);
+    }
+
+    #[test]
+    fn preflights_are_answered_for_allowed_origins_only() {
+        let any = CorsPolicy::new(Cors::Any);
+        assert!(any.preflight(&from("https://x.example")).is_some());
+        assert!(any.preflight(&HeaderMap::new()).is_none());
+        assert!(CorsPolicy::new(Cors::Off).preflight(&from("https://x.example")).is_none());
+    }
+}

@@ -1,0 +1,132 @@
+//! What hosts do with their listings.
+
+use super::convert;
+use crate::credentials::REALM;
+use crate::domain::{Endpoint, Renewed, Visibility};
+use crate::edge::http::answer::{Answer, Cache};
+use crate::edge::http::call::Call;
+use crate::edge::http::edge::Edge;
+use crate::edge::http::headers::{idempotency_key, if_match_version, lease_token};
+use crate::edge::http::problem::Problem;
+use crate::service::{ListingGrant, RegisterRequest, RenewRequest};
+use crate::wire::request::{RegisterBody, RenewBody, VisibilityName};
+use crate::wire::response::{EndpointAnswer, LeaseAnswer, ListingAnswer, PresenceAnswer, RenewAnswer};
+use crate::wire::{FieldError, timestamp};
+use hyper::StatusCode;
+
+pub(super) async fn register(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, Problem> {
+    let by = edge.principal(call)?;
+    let key = idempotency_key(call.headers())?;
+    call.query()?;
+    let body: RegisterBody = call.json(edge).await?;
+    let request = register_request(edge, &by, body).map_err(Problem::invalid_field)?;
+    let applied = edge.service.register(&by.caller, &key, request).await.map_err(|failure| call.failed(failure))?;
+    let status = if applied.replayed { StatusCode::OK } else { StatusCode::CREATED };
+    Ok(Answer::json(status, &grant(applied.value))
+        .replayed(applied.replayed)
+        .commit(applied.commit)
+        .cache(Cache::PrivateNoStore))
+}
+
+fn register_request(
+    edge: &Edge,
+    by: &crate::edge::http::call::PrincipalCall,
+    body: RegisterBody,
+) -> Result<RegisterRequest, FieldError> {
+    let bounds = edge.service.limits().lease_ttl;
+    Ok(RegisterRequest {
+        scope: convert::scope(by.tenant, &body.protocol)?,
+        visibility: convert::visibility(body.visibility.unwrap_or(VisibilityName::Public)),
+        details: convert::details(body.details)?,
+        ttl: body.ttl_ms.map_or(Ok(bounds.default_ttl()), |ms| convert::ttl(ms, bounds))?,
+        gate: body.gate,
+        candidates: convert::candidates(&body.candidates)?,
+    })
+}
+
+fn grant(grant: ListingGrant) -> ListingAnswer {
+    ListingAnswer {
+        listing_id: grant.listing.to_string(),
+        version: grant.version,
+        expires_at: timestamp(grant.expires_at),
+        ttl_ms: grant.ttl_ms,
+        lease_token: grant.lease_token,
+        presence: PresenceAnswer {
+            username: grant.presence.username,
+            password: grant.presence.password,
+            realm: REALM.to_owned(),
+            interval_ms: grant.presence_interval_ms,
+            ttl_ms: grant.presence_ttl_ms,
+            stun: grant.stun.to_vec(),
+        },
+    }
+}
+
+pub(super) async fn renew(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, Problem> {
+    let by = edge.principal(call)?;
+    let token = lease_token(call.headers())?;
+    let version = if_match_version(call.headers())?;
+    call.query()?;
+    let body: RenewBody = call.json(edge).await?;
+    let bounds = edge.service.limits().lease_ttl;
+    let request = RenewRequest {
+        version,
+        ttl: body.ttl_ms.map(|ms| convert::ttl(ms, bounds)).transpose().map_err(Problem::invalid_field)?,
+        details: body.details.map(convert::details).transpose().map_err(Problem::invalid_field)?,
+        visibility: body.visibility.map(convert::visibility),
+    };
+    let listing = call.listing()?;
+    let renewed = edge.service.renew(&by.caller, listing, token, request).await;
+    let applied = renewed.map_err(|failure| call.failed(failure))?;
+    let Renewed { version, expires_at, ttl_ms, visibility } = applied.value;
+    let body = RenewAnswer {
+        listing_id: listing.to_string(),
+        version,
+        expires_at: timestamp(expires_at),
+        ttl_ms,
+        visibility: visibility_name(visibility).to_owned(),
+    };
+    Ok(Answer::json(StatusCode::OK, &body)
+        .etag(&format!("\"{version}\""))
+        .commit(applied.commit)
+        .cache(Cache::PrivateNoStore))
+}
+
+fn visibility_name(visibility: Visibility) -> &'static str {
+    match visibility {
+        Visibility::Public => "public",
+        Visibility::Unlisted => "unlisted",
+    }
+}
+
+pub(super) async fn delete(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, Problem> {
+    let by = edge.principal(call)?;
+    let token = lease_token(call.headers())?;
+    call.query()?;
+    let () = call.json(edge).await?;
+    let deleted = edge.service.delete(&by.caller, call.listing()?, token).await;
+    let applied = deleted.map_err(|failure| call.failed(failure))?;
+    Ok(Answer::empty(StatusCode::NO_CONTENT).commit(applied.commit))
+}
+
+pub(super) async fn lease(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, Problem> {
+    let by = edge.principal(call)?;
+    let token = lease_token(call.headers())?;
+    call.query()?;
+    let lease = edge.service.lease(&by.caller, call.listing()?, token).await;
+    let applied = lease.map_err(|failure| call.failed(failure))?;
+    let view = applied.value;
+    let endpoint = |address: Endpoint| address.address().to_string();
+    let endpoints = view.endpoints.iter().map(|known| EndpointAnswer {
+        family: convert::family(known.family),
+        address: endpoint(known.endpoint),
+        presence: known.state.name().to_owned(),
+    });
+    let body = LeaseAnswer {
+        version: view.version,
+        expires_at: timestamp(view.expires_at),
+        presence: view.presence.name().to_owned(),
+        endpoints: endpoints.collect(),
+    };
+    Ok(Answer::json(StatusCode::OK, &body).commit(applied.commit).cache(Cache::PrivateNoStore))
+}

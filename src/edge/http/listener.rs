@@ -1,0 +1,233 @@
+//! The accept loop, and the end of it.
+
+use super::call::Link;
+use super::connection::{Connection, Registry};
+use super::edge::Edge;
+use super::io::{Deadlines, GuardedIo};
+use super::settings::HttpSettings;
+use super::tracked::OpenRequest;
+use crate::domain::Source;
+use crate::service::Service;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::registry::Registry as MetricsRegistry;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
+
+/// Bytes that hyper holds of one connection's requests; a head that does not fit is refused with 431.
+const READ_BUFFER_BYTES: usize = 16 * 1024;
+/// How often token buckets are looked through for full ones.
+const DECAY_EVERY: Duration = Duration::from_secs(5);
+/// Pause after a failed accept: the process is out of descriptors, and trying again at once would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What is left of the listener's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// Still accepting, but every connection ends with its next answer.
+    Closing,
+    /// Not accepting any more.
+    Stopping,
+}
+
+/// A bound listener that does not serve yet.
+pub struct HttpServer {
+    listener: TcpListener,
+    edge: Arc<Edge>,
+    registry: Arc<Registry>,
+    phase: watch::Sender<Phase>,
+    open: Arc<AtomicUsize>,
+}
+
+/// Steers a running [`HttpServer`] from outside. Clones steer the same server.
+#[derive(Clone)]
+pub struct HttpHandle {
+    service: Arc<Service>,
+    registry: Arc<Registry>,
+    phase: watch::Sender<Phase>,
+    open: Arc<AtomicUsize>,
+}
+
+impl HttpServer {
+    /// Takes the port. Errors are those of the socket: in use, or not ours.
+    pub async fn bind(settings: HttpSettings, service: Arc<Service>) -> io::Result<Self> {
+        let listener = TcpListener::bind(settings.listen).await?;
+        let limits = &settings.limits;
+        let registry = Registry::new(limits.connections, limits.connections_per_source);
+        let edge = Arc::new(Edge::new(settings, service));
+        Ok(Self { listener, edge, registry, phase: watch::Sender::new(Phase::Serving), open: Arc::default() })
+    }
+
+    /// Where it listens, with the port that was taken.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// A handle, to be taken before [`HttpServer::run`].
+    pub fn handle(&self) -> HttpHandle {
+        HttpHandle {
+            service: Arc::clone(&self.edge.service),
+            registry: Arc::clone(&self.registry),
+            phase: self.phase.clone(),
+            open: Arc::clone(&self.open),
+        }
+    }
+
+    /// Adds the edge's metrics.
+    pub fn register_metrics(&self, registry: &mut MetricsRegistry) {
+        self.edge.metrics.register(registry);
+    }
+
+    /// Serves until [`HttpHandle::shutdown`]; then closes what is idle at once, lets requests in progress finish for at
+    /// most the configured grace, and returns. Dropping the future closes everything.
+    pub async fn run(self) {
+        let mut phase = self.phase.subscribe();
+        let mut tasks = JoinSet::new();
+        let mut decay = interval(DECAY_EVERY);
+        decay.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                _ = phase.wait_for(|phase| *phase == Phase::Stopping) => break,
+                Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+                _ = decay.tick() => self.decay(),
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, peer)) => self.welcome(stream, peer, &mut tasks),
+                    Err(error) => {
+                        tracing::warn!(%error, "accept failed");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+            }
+        }
+        let grace = Instant::now() + self.edge.limits.shutdown_grace;
+        drop(self.listener);
+        while let Ok(Some(_)) = timeout_at(grace, tasks.join_next()).await {}
+        tasks.shutdown().await;
+    }
+
+    fn decay(&self) {
+        if let Some(limiter) = &self.edge.limiter {
+            limiter.decay(self.edge.mono());
+        }
+    }
+
+    /// Finds a place for a connection and serves it in a task of its own. Without a place it is closed unanswered.
+    fn welcome(&self, stream: TcpStream, peer: SocketAddr, tasks: &mut JoinSet<()>) {
+        let proxy = self.edge.trusted_proxies.iter().any(|range| range.contains(peer.ip()));
+        let source = (!proxy).then(|| Source::of(peer.ip()));
+        let connection = Arc::new(Connection::new(Instant::now()));
+        let Some(admission) = self.registry.admit(Arc::clone(&connection), source) else {
+            self.edge.metrics.refused("ceiling");
+            return;
+        };
+        // Answers are written whole, so there is nothing to gather; without it small answers could wait for an ACK.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "connection lost before it was served");
+            return;
+        }
+        let link = Link { connection, admission: Arc::new(admission), peer: peer.ip() };
+        let edge = Arc::clone(&self.edge);
+        tasks.spawn(serve(stream, edge, link, self.phase.subscribe(), Arc::clone(&self.open)));
+    }
+}
+
+/// Serves one connection until either side ends it.
+async fn serve(
+    stream: TcpStream,
+    edge: Arc<Edge>,
+    link: Link,
+    mut phase: watch::Receiver<Phase>,
+    open: Arc<AtomicUsize>,
+) {
+    let _counted = edge.metrics.connection();
+    let limits = &edge.limits;
+    let deadlines = Deadlines { head: limits.header_timeout, idle: limits.idle_timeout, write: limits.write_timeout };
+    let io = GuardedIo::new(stream, deadlines, Arc::clone(&link.connection));
+    let service = service_fn(|request| {
+        let (edge, link) = (&edge, &link);
+        let begun = OpenRequest::begin(&link.connection, &open);
+        async move {
+            match begun {
+                Some(open) => Ok::<_, Infallible>(edge.respond(request, link, open).await),
+                // Chosen to make room a moment ago: the task ends here.
+                None => std::future::pending().await,
+            }
+        }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // The I/O has deadlines of its own: hyper's single one would end idle connections too.
+        .header_read_timeout(None)
+        .max_buf_size(READ_BUFFER_BYTES)
+        .serve_connection(TokioIo::new(io), service);
+    let mut served = pin!(served);
+    let mut closing = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = link.connection.evicted() => {
+                edge.metrics.refused("evicted");
+                return;
+            }
+            _ = phase.wait_for(|phase| *phase != Phase::Serving), if !closing => {
+                closing = true;
+                link.connection.close_when_idle();
+                served.as_mut().graceful_shutdown();
+            }
+            ended = served.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended");
+                }
+                return;
+            }
+        }
+    }
+}
+
+impl HttpHandle {
+    /// The process is about to end: long polls answer, and every connection ends with the answer to its request in
+    /// progress, idle ones at once. New connections are still accepted, one request each.
+    pub fn begin_drain(&self) {
+        self.service.end_long_polls();
+        self.advance(Phase::Closing);
+    }
+
+    /// Stops accepting and lets [`HttpServer::run`] return.
+    pub fn shutdown(&self) {
+        self.service.end_long_polls();
+        self.advance(Phase::Stopping);
+    }
+
+    fn advance(&self, to: Phase) {
+        self.phase.send_if_modified(|phase| {
+            let forward = *phase != to && *phase != Phase::Stopping;
+            if forward {
+                *phase = to;
+            }
+            forward
+        });
+    }
+
+    /// Requests whose headers have arrived whole and whose answers were not handed over yet.
+    pub fn open_requests(&self) -> usize {
+        // A count that informs.
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> usize {
+        self.registry.open()
+    }
+}

@@ -1,0 +1,292 @@
+//! The OpenAPI 3.1 document, made from the table of routes and the schemas of the wire shapes.
+
+use super::routes::{CallerKind, Header, ROUTES, Route, Verb};
+use crate::wire::{request, response};
+use utoipa::ToSchema;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{
+    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder,
+};
+use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    ComponentsBuilder, Content, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Required, Response,
+    ResponseBuilder,
+};
+
+/// The document as it is served and as it is committed at `docs/openapi.json`.
+pub fn openapi_json() -> String {
+    // The document has string keys only, which JSON can always express.
+    let mut json = document().to_pretty_json().unwrap_or_default();
+    json.push('\n');
+    json
+}
+
+fn document() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("rendezvous")
+        .version("1")
+        .description(Some(
+            "Session directory and NAT rendezvous. Hosts register listings, players browse and try to join, and both are \
+             introduced over UDP (docs/udp-protocol.md). Problems are application/problem+json; read `status` and `code`.",
+        ))
+        .build();
+    let mut paths = PathsBuilder::new();
+    for route in ROUTES {
+        paths = paths.path(named_path(route), PathItem::new(http_method(route.verb), operation(route)));
+    }
+    OpenApiBuilder::new().info(info).paths(paths.build()).components(Some(components().build())).build()
+}
+
+/// The router calls every id `{id}`; readers want to know which.
+fn named_path(route: &Route) -> String {
+    route.path.replace("{id}", &format!("{{{}}}", id_name(route)))
+}
+
+fn id_name(route: &Route) -> &'static str {
+    if route.path.contains("/attempts/{id}") { "attempt_id" } else { "listing_id" }
+}
+
+fn http_method(verb: Verb) -> HttpMethod {
+    match verb {
+        Verb::Get => HttpMethod::Get,
+        Verb::Post => HttpMethod::Post,
+        Verb::Delete => HttpMethod::Delete,
+    }
+}
+
+fn operation(route: &Route) -> Operation {
+    let mut operation = OperationBuilder::new()
+        .operation_id(Some(route.id))
+        .summary(Some(route.summary))
+        .request_body(route.body.map(|(schema, required)| request_body(schema, required)));
+    for parameter in parameters(route) {
+        operation = operation.parameter(parameter);
+    }
+    for outcome in route.outcomes {
+        operation = operation.response(outcome.status.to_string(), success(route, outcome.schema, outcome.meaning));
+    }
+    operation = operation.response("default", problem());
+    match security(route.caller) {
+        Some(requirements) => operation.securities(Some(requirements)).build(),
+        None => operation.build(),
+    }
+}
+
+fn security(caller: CallerKind) -> Option<Vec<SecurityRequirement>> {
+    let bearer = |name: &str| SecurityRequirement::new(name, Vec::<String>::new());
+    match caller {
+        CallerKind::Anyone => None,
+        CallerKind::Guest | CallerKind::Browser => Some(vec![SecurityRequirement::default(), bearer("principal")]),
+        CallerKind::Principal => Some(vec![bearer("principal")]),
+        CallerKind::Operator => Some(vec![bearer("operator")]),
+    }
+}
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn integer(minimum: u32) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(minimum))
+}
+
+fn parameters(route: &Route) -> Vec<Parameter> {
+    let parameter = |name: &str, place: ParameterIn, required: bool, schema: ObjectBuilder, meaning: &str| {
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(place)
+            .required(if required { Required::True } else { Required::False })
+            .schema(Some(Schema::Object(schema.build())))
+            .description(Some(meaning))
+            .build()
+    };
+    let mut all = Vec::new();
+    if route.path.contains("{tenant}") {
+        all.push(parameter("tenant", ParameterIn::Path, true, text(), "The tenant's name."));
+    }
+    if route.path.contains("{id}") {
+        let id = text().pattern(Some("^[0-9a-f]{32}$"));
+        all.push(parameter(id_name(route), ParameterIn::Path, true, id, "32 lower-case hex digits."));
+    }
+    for name in route.query {
+        let (required, schema, meaning) = query_parameter(name);
+        all.push(parameter(name, ParameterIn::Query, required, schema, meaning));
+    }
+    for header in route.headers {
+        let (name, required, schema, meaning) = header_parameter(*header);
+        all.push(parameter(name, ParameterIn::Header, required, schema, meaning));
+    }
+    all
+}
+
+fn query_parameter(name: &str) -> (bool, ObjectBuilder, &'static str) {
+    match name {
+        "protocol" => (true, text().pattern(Some("^[a-z0-9._/-]{1,64}$")), "Only listings of this protocol."),
+        "limit" => (false, integer(1), "Most rows, 50 when left out; more than 100 is 100."),
+        "cursor" => (false, text(), "`next_cursor` of the page before, of the same query."),
+        "min_commit" => (false, integer(0), "Waits up to 2 s until browsing is at least this new."),
+        "after" => (false, integer(0), "`commit` of the answer before."),
+        "wait_ms" => (false, integer(0), "How long to wait for news; more than 30000 is 30000."),
+        "tenant" => (true, text(), "The tenant's name."),
+        "listing_id" => (false, text().pattern(Some("^[0-9a-f]{32}$")), "The revoked listing; or give `principal`."),
+        _ => (false, text(), "The revoked principal's full name; or give `listing_id`."),
+    }
+}
+
+fn header_parameter(header: Header) -> (&'static str, bool, ObjectBuilder, &'static str) {
+    match header {
+        Header::IdempotencyKey => {
+            ("Idempotency-Key", true, text(), "1 to 128 visible ASCII characters, bare or as a quoted string.")
+        }
+        Header::LeaseToken => ("Lease-Token", true, text(), "`lease_token` of the registration."),
+        Header::IfMatch => ("If-Match", true, text().pattern(Some("^\"[1-9][0-9]*\"$")), "The version last seen."),
+        Header::IfNoneMatch => ("If-None-Match", false, text(), "ETags of pages that the caller has."),
+        Header::Prefer => ("Prefer", false, text(), "`wait=N` in seconds, in place of `wait_ms`."),
+    }
+}
+
+fn request_body(schema: &str, required: bool) -> RequestBody {
+    RequestBodyBuilder::new()
+        .content("application/json", Content::new(Some(Ref::from_schema_name(schema))))
+        .required(Some(if required { Required::True } else { Required::False }))
+        .build()
+}
+
+fn success(route: &Route, schema: Option<&str>, meaning: &str) -> Response {
+    let header = |meaning: &str| {
+        HeaderBuilder::new().schema(Some(Schema::Object(text().build()))).description(Some(meaning)).build()
+    };
+    let mut response =
+        ResponseBuilder::new().description(meaning).header("Rendezvous-Instance", header("This life of the process."));
+    if route.mutation || route.caller == CallerKind::Browser {
+        response = response.header("Rendezvous-Commit", header("The commit that the answer saw or made."));
+    }
+    if let Some(schema) = schema {
+        response = response.content("application/json", Content::new(Some(Ref::from_schema_name(schema))));
+    }
+    response.build()
+}
+
+fn problem() -> Response {
+    ResponseBuilder::new()
+        .description("A problem.")
+        .content("application/problem+json", Content::new(Some(Ref::from_schema_name("ProblemAnswer"))))
+        .build()
+}
+
+type Schemas = Vec<(String, RefOr<Schema>)>;
+
+fn add<T: ToSchema>(schemas: &mut Schemas) {
+    schemas.push((T::name().into_owned(), T::schema()));
+    T::schemas(schemas);
+}
+
+fn components() -> ComponentsBuilder {
+    let mut schemas: Schemas = vec![("Nothing".to_owned(), nothing())];
+    for add in [
+        add::<request::RegisterBody>,
+        add::<request::RenewBody>,
+        add::<request::AttemptBody>,
+        add::<request::AdmissionBody>,
+        add::<request::OutcomeBody>,
+        add::<request::RevocationBody>,
+        add::<request::DrainBody>,
+        add::<response::GuestAnswer>,
+        add::<response::ListingAnswer>,
+        add::<response::PageAnswer>,
+        add::<response::RenewAnswer>,
+        add::<response::AttemptAnswer>,
+        add::<response::OffersAnswer>,
+        add::<response::AttemptStateAnswer>,
+        add::<response::LeaseAnswer>,
+        add::<response::RevocationAnswer>,
+        add::<response::DrainAnswer>,
+        add::<response::StatusAnswer>,
+        add::<response::HealthAnswer>,
+        add::<response::ProblemAnswer>,
+    ] {
+        add(&mut schemas);
+    }
+    let bearer = |meaning: &str| {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(meaning)).build();
+        SecurityScheme::Http(scheme)
+    };
+    ComponentsBuilder::new()
+        .schemas_from_iter(schemas)
+        .security_scheme("principal", bearer("A JWT of the tenant, or a guest token."))
+        .security_scheme("operator", bearer("An operator's key."))
+}
+
+/// The body of routes that take none: nothing at all, or an object without members.
+fn nothing() -> RefOr<Schema> {
+    let object = ObjectBuilder::new().schema_type(Type::Object).description(Some("No members.")).build();
+    RefOr::T(Schema::Object(object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    fn parsed() -> Value {
+        serde_json::from_str(&openapi_json()).unwrap()
+    }
+
+    #[test]
+    fn the_committed_document_is_the_generated_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
+        if std::env::var_os("RENDEZVOUS_WRITE_OPENAPI").is_some() {
+            std::fs::write(path, openapi_json()).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap();
+        assert_eq!(committed, openapi_json(), "run this test once with RENDEZVOUS_WRITE_OPENAPI=1 and commit the file");
+    }
+
+    #[test]
+    fn every_routed_path_is_documented_and_every_documented_one_is_routed() {
+        let document = parsed();
+        let documented: BTreeSet<(String, String)> = document["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .flat_map(|(path, item)| {
+                item.as_object().unwrap().keys().map(move |method| (path.clone(), method.to_uppercase()))
+            })
+            .collect();
+        let router = super::super::routes::Router::new();
+        for (path, method) in &documented {
+            let concrete = path.replace(['{', '}'], "");
+            let method = hyper::Method::from_bytes(method.as_bytes()).unwrap();
+            let found = router.find(&method, &concrete).expect(path);
+            assert_eq!(&named_path(found.route), path);
+        }
+        assert_eq!(documented.len(), ROUTES.len());
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn references(value: &Value, found: &mut BTreeSet<String>) {
+            match value {
+                Value::Object(members) => members.iter().for_each(|(name, value)| match value.as_str() {
+                    Some(target) if name == "$ref" => {
+                        found.insert(target.to_owned());
+                    }
+                    _ => references(value, found),
+                }),
+                Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        let document = parsed();
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        assert!(found.len() > 20);
+        for target in found {
+            assert!(document.pointer(target.trim_start_matches('#')).is_some(), "{target}");
+        }
+        assert_eq!(document["openapi"], "3.1.0");
+    }
+}

@@ -1,0 +1,11 @@
+//! Logs and metrics.
+//!
+//! A log line is one event: its name is in the field `event`, everything else in fields of their own, and secrets have types
+//! that print `[redacted]`. A metric has the prefix `rendezvous_`, base units, and labels from closed sets only.
+
+mod exposition;
+mod log;
+mod store_metrics;
+
+pub use exposition::Exposition;
+pub use log::{LogError, init};
