@@ -99,7 +99,7 @@ impl HttpServer {
         loop {
             tokio::select! {
                 biased;
-                _ = phase.wait_for(|phase| *phase == Phase::Stopping) => break,
+                () = reached(&mut phase, |phase| *phase == Phase::Stopping) => break,
                 Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
                 _ = decay.tick() => self.decay(),
                 accepted = self.listener.accept() => match accepted {
@@ -143,6 +143,11 @@ impl HttpServer {
     }
 }
 
+/// Resolves in the phase that is waited for. The guard of the phase is let go here, so that who waits may change threads.
+async fn reached(phase: &mut watch::Receiver<Phase>, is: impl FnMut(&Phase) -> bool) {
+    let _ = phase.wait_for(is).await;
+}
+
 /// Serves one connection until either side ends it.
 async fn serve(
     stream: TcpStream,
@@ -181,7 +186,7 @@ async fn serve(
                 edge.metrics.refused("evicted");
                 return;
             }
-            _ = phase.wait_for(|phase| *phase != Phase::Serving), if !closing => {
+            () = reached(&mut phase, |phase| *phase != Phase::Serving), if !closing => {
                 closing = true;
                 link.connection.close_when_idle();
                 served.as_mut().graceful_shutdown();
