@@ -6,6 +6,8 @@
 
 use super::connection::Connection;
 use super::framing::Framing;
+use super::raw::RawAnswers;
+use bytes::{Buf, Bytes};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -36,10 +38,20 @@ pub(super) struct GuardedIo<S> {
     /// which arrives in one piece never touches the timer.
     read_timer: Pin<Box<Sleep>>,
     write_timer: Option<Pin<Box<Sleep>>>,
+    raw_answers: Arc<RawAnswers>,
+    /// Nothing was written since the last flush: the next bytes begin an answer.
+    at_start: bool,
+    /// Sent in place of what hyper wrote, before anything else.
+    substitute: Bytes,
 }
 
 impl<S> GuardedIo<S> {
-    pub(super) fn new(stream: S, deadlines: Deadlines, connection: Arc<Connection>) -> Self {
+    pub(super) fn new(
+        stream: S,
+        deadlines: Deadlines,
+        connection: Arc<Connection>,
+        raw_answers: Arc<RawAnswers>,
+    ) -> Self {
         let first = connection.opened() + deadlines.head;
         Self {
             stream,
@@ -49,6 +61,9 @@ impl<S> GuardedIo<S> {
             head_since: None,
             read_timer: Box::pin(sleep_until(first)),
             write_timer: None,
+            raw_answers,
+            at_start: true,
+            substitute: Bytes::new(),
         }
     }
 
@@ -123,10 +138,35 @@ impl<S: AsyncWrite + Unpin> GuardedIo<S> {
             Poll::Pending => self.poll_write_deadline(cx).map(Err),
         }
     }
+
+    /// Takes note of an answer's beginning. True when its bytes are replaced and need not be written.
+    fn replaces(&mut self, bytes: &[u8]) -> bool {
+        if std::mem::take(&mut self.at_start) {
+            if let Some(ours) = self.raw_answers.in_place_of(bytes) {
+                self.substitute = ours.clone();
+                return true;
+            }
+        }
+        false
+    }
+
+    fn poll_substitute(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.substitute.is_empty() {
+            let written = Pin::new(&mut self.stream).poll_write(cx, &self.substitute);
+            match ready!(self.bounded(cx, written))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.substitute.advance(written),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.replaces(buf) {
+            return Poll::Ready(Ok(buf.len()));
+        }
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.bounded(cx, written)
     }
@@ -136,6 +176,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // hyper's own answers have no body, so they are one slice.
+        if bufs.first().is_some_and(|head| self.replaces(head)) {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.bounded(cx, written)
     }
@@ -145,7 +189,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_substitute(cx))?;
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.at_start = true;
         // hyper flushes once its buffer is empty: the answer is out. It may have tried to read for the last time while
         // the request was in progress, so the wait for the next one begins here.
         self.write_timer = None;
@@ -154,6 +200,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_substitute(cx))?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
@@ -161,6 +208,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::header::HeaderValue;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     const SHORT: Duration = Duration::from_millis(30);
@@ -173,7 +221,8 @@ mod tests {
     ) -> (GuardedIo<DuplexStream>, DuplexStream, Arc<Connection>) {
         let (ours, theirs) = duplex(64);
         let connection = Arc::new(Connection::new(Instant::now()));
-        (GuardedIo::new(ours, Deadlines { head, idle, write }, Arc::clone(&connection)), theirs, connection)
+        let raw = Arc::new(RawAnswers::new(&HeaderValue::from_static("0123")));
+        (GuardedIo::new(ours, Deadlines { head, idle, write }, Arc::clone(&connection), raw), theirs, connection)
     }
 
     async fn end_of(io: &mut GuardedIo<DuplexStream>) -> io::ErrorKind {

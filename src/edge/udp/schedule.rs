@@ -188,7 +188,7 @@ mod tests {
         schedule.accept(Notice::Offer(offer(1, 1)), START);
         assert_eq!(sent(&mut schedule, 0, 100), [0]);
         schedule.accept(Notice::Settled(AttemptId(1)), START.plus_ms(100));
-        assert_eq!(sent(&mut schedule, 100, 5_000), []);
+        assert!(sent(&mut schedule, 100, 5_000).is_empty());
         assert!(schedule.pending.is_empty() && schedule.due.is_empty());
 
         schedule.accept(Notice::Offer(offer(2, 1)), START.plus_ms(6_000));
@@ -196,7 +196,7 @@ mod tests {
         let introduction = Box::new(introduction_of(2));
         let accepted = schedule.accept(Notice::Introduced(introduction.clone()), START.plus_ms(6_100));
         assert_eq!(accepted, Accepted::Introduce(introduction));
-        assert_eq!(sent(&mut schedule, 6_100, 9_000), []);
+        assert!(sent(&mut schedule, 6_100, 9_000).is_empty());
     }
 
     #[test]
