@@ -16,6 +16,7 @@ mod turn;
 mod types;
 mod waits;
 
+pub use crate::store::Observer;
 pub use ids::{EntropyError, IdSource, SystemIds, random_token};
 pub use keys::{InstanceKeys, KeyBytes};
 pub use observers::{Fanout, WaitingAttempts};

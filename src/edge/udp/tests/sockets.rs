@@ -6,7 +6,7 @@ use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::domain::{Bound, Endpoint, Event, Failure, NoteUnverified, OFFERS_MAX, Presence, Present};
 use crate::edge::udp::lane::Lane;
 use crate::service::Applied;
-use crate::store::Observer;
+use crate::service::Observer;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
