@@ -65,6 +65,14 @@ async fn case_h5_ambiguous_requests_are_refused_and_what_they_smuggle_never_runs
         }
     }
     assert_eq!(server.ask("GET", "/readyz", &[], "").await.status, 200, "nothing was smuggled");
+    for malformed in ["GET\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n", "\u{1}\r\n\r\n"] {
+        let mut client = server.client().await;
+        client.send(malformed.as_bytes()).await;
+        let answer = client.response(false).await.unwrap();
+        assert_eq!((answer.status, answer.code(), answer.header("connection")), (400, "invalid", Some("close")));
+        assert_eq!(answer.header("rendezvous-instance"), Some(server.service.instance().to_string().as_str()));
+        assert!(client.is_closed().await);
+    }
     let mut http2 = server.client().await;
     http2.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     let refused = http2.response(false).await;
@@ -90,13 +98,19 @@ async fn case_h2_large_bodies_and_heads_are_refused() {
     let mut declared = server.client().await;
     declared.send(format!("{head}Content-Length: 1073741824\r\n\r\n").as_bytes()).await;
     assert_eq!(declared.response(false).await.unwrap().status, 413);
+    let mut eager = server.client().await;
+    let flood = format!("{head}Content-Length: 1048576\r\n\r\n{}", " ".repeat(1_048_576));
+    eager.send(flood.as_bytes()).await;
+    let refused = eager.response(false).await.expect("the answer is not overtaken by a reset");
+    assert_eq!(refused.status, 413);
     let mut gzip = server.client().await;
     gzip.send(format!("{head}Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{{}}").as_bytes()).await;
     assert_eq!(gzip.response(false).await.unwrap().code(), "unsupported_media_type");
     for lines in [65, 200] {
         let mut many = server.client().await;
         many.send(format!("GET /livez HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(lines)).as_bytes()).await;
-        assert_eq!(many.response(false).await.unwrap().status, 431);
+        let answer = many.response(false).await.unwrap();
+        assert_eq!((answer.status, answer.code()), (431, "headers_too_large"));
     }
     let mut long = server.client().await;
     long.send(format!("GET /livez HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(17_000)).as_bytes()).await;

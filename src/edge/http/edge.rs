@@ -11,6 +11,7 @@ use super::headers::{FORWARDED_FOR, REQUEST_ID, TRACEPARENT, request_id, tracepa
 use super::limiter::Limiter;
 use super::metrics::HttpMetrics;
 use super::problem::Problem;
+use super::raw::RawAnswers;
 use super::routes::{NoRoute, Routed, Router};
 use super::settings::{HttpLimits, HttpSettings, MetricsText};
 use super::tracked::{OpenRequest, Tracked};
@@ -41,6 +42,7 @@ pub(super) struct Edge {
     pub(super) metrics_text: Option<MetricsText>,
     pub(super) openapi: Bytes,
     pub(super) trusted_proxies: Vec<Cidr>,
+    pub(super) raw_answers: Arc<RawAnswers>,
     router: Router,
     cors: CorsPolicy,
     instance: HeaderValue,
@@ -49,7 +51,10 @@ pub(super) struct Edge {
 impl Edge {
     pub(super) fn new(mut settings: HttpSettings, service: Arc<Service>) -> Self {
         let instance = service.instance();
+        // 32 hex digits are a legal header value.
+        let header = HeaderValue::from_str(&instance.to_string()).unwrap_or(HeaderValue::from_static(""));
         Self {
+            raw_answers: Arc::new(RawAnswers::new(&header)),
             auth: Authenticator::from_settings(&mut settings, instance),
             limiter: settings.rates.map(Limiter::new),
             limits: settings.limits,
@@ -59,8 +64,7 @@ impl Edge {
             trusted_proxies: settings.trusted_proxies,
             router: Router::new(),
             cors: CorsPolicy::new(settings.cors),
-            // 32 hex digits are a legal header value.
-            instance: HeaderValue::from_str(&instance.to_string()).unwrap_or(HeaderValue::from_static("")),
+            instance: header,
             service,
         }
     }

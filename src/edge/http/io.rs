@@ -6,6 +6,8 @@
 
 use super::connection::Connection;
 use super::framing::Framing;
+use super::raw::RawAnswers;
+use bytes::{Buf, Bytes};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -36,10 +38,33 @@ pub(super) struct GuardedIo<S> {
     /// which arrives in one piece never touches the timer.
     read_timer: Pin<Box<Sleep>>,
     write_timer: Option<Pin<Box<Sleep>>>,
+    raw_answers: Arc<RawAnswers>,
+    /// Nothing was written since the last flush: the next bytes begin an answer.
+    at_start: bool,
+    /// Sent in place of what hyper wrote, before anything else.
+    substitute: Bytes,
+    lingering: Option<Linger>,
 }
 
+/// The end of a connection whose client may still be sending.
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    bytes_left: usize,
+}
+
+/// Closing a socket with unread bytes resets it, and the reset can overtake the last answer on its way to the client. So
+/// what still comes is read and dropped, for at most this long ...
+const LINGER: Duration = Duration::from_secs(1);
+/// ... and at most this much: more than fits between the two kernels' buffers.
+const LINGER_BYTES: usize = 4 * 1024 * 1024;
+
 impl<S> GuardedIo<S> {
-    pub(super) fn new(stream: S, deadlines: Deadlines, connection: Arc<Connection>) -> Self {
+    pub(super) fn new(
+        stream: S,
+        deadlines: Deadlines,
+        connection: Arc<Connection>,
+        raw_answers: Arc<RawAnswers>,
+    ) -> Self {
         let first = connection.opened() + deadlines.head;
         Self {
             stream,
@@ -49,6 +74,10 @@ impl<S> GuardedIo<S> {
             head_since: None,
             read_timer: Box::pin(sleep_until(first)),
             write_timer: None,
+            raw_answers,
+            at_start: true,
+            substitute: Bytes::new(),
+            lingering: None,
         }
     }
 
@@ -123,10 +152,35 @@ impl<S: AsyncWrite + Unpin> GuardedIo<S> {
             Poll::Pending => self.poll_write_deadline(cx).map(Err),
         }
     }
+
+    /// Takes note of an answer's beginning. True when its bytes are replaced and need not be written.
+    fn replaces(&mut self, bytes: &[u8]) -> bool {
+        if std::mem::take(&mut self.at_start) {
+            if let Some(ours) = self.raw_answers.in_place_of(bytes) {
+                self.substitute = ours.clone();
+                return true;
+            }
+        }
+        false
+    }
+
+    fn poll_substitute(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.substitute.is_empty() {
+            let written = Pin::new(&mut self.stream).poll_write(cx, &self.substitute);
+            match ready!(self.bounded(cx, written))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.substitute.advance(written),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.replaces(buf) {
+            return Poll::Ready(Ok(buf.len()));
+        }
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.bounded(cx, written)
     }
@@ -136,6 +190,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // hyper's own answers have no body, so they are one slice.
+        if bufs.first().is_some_and(|head| self.replaces(head)) {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.bounded(cx, written)
     }
@@ -145,7 +203,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_substitute(cx))?;
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.at_start = true;
         // hyper flushes once its buffer is empty: the answer is out. It may have tried to read for the last time while
         // the request was in progress, so the wait for the next one begins here.
         self.write_timer = None;
@@ -154,13 +214,39 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if self.lingering.is_none() {
+            ready!(self.poll_substitute(cx))?;
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            let until = Box::pin(sleep_until(Instant::now() + LINGER));
+            self.lingering = Some(Linger { until, bytes_left: LINGER_BYTES });
+        }
+        self.poll_linger(cx).map(Ok)
+    }
+}
+
+impl<S: AsyncRead + Unpin> GuardedIo<S> {
+    /// Resolves when the client has closed its side too, or has sent enough.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(linger) = &mut self.lingering else { return Poll::Ready(()) };
+        let mut scratch = [0; 4 * 1024];
+        while linger.bytes_left > 0 {
+            let mut buf = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
+                    linger.bytes_left = linger.bytes_left.saturating_sub(buf.filled().len());
+                }
+                Poll::Ready(Ok(()) | Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return linger.until.as_mut().poll(cx),
+            }
+        }
+        Poll::Ready(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::header::HeaderValue;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     const SHORT: Duration = Duration::from_millis(30);
@@ -173,7 +259,8 @@ mod tests {
     ) -> (GuardedIo<DuplexStream>, DuplexStream, Arc<Connection>) {
         let (ours, theirs) = duplex(64);
         let connection = Arc::new(Connection::new(Instant::now()));
-        (GuardedIo::new(ours, Deadlines { head, idle, write }, Arc::clone(&connection)), theirs, connection)
+        let raw = Arc::new(RawAnswers::new(&HeaderValue::from_static("0123")));
+        (GuardedIo::new(ours, Deadlines { head, idle, write }, Arc::clone(&connection), raw), theirs, connection)
     }
 
     async fn end_of(io: &mut GuardedIo<DuplexStream>) -> io::ErrorKind {

@@ -170,7 +170,7 @@ async fn serve(
     let _counted = edge.metrics.connection();
     let limits = &edge.limits;
     let deadlines = Deadlines { head: limits.header_timeout, idle: limits.idle_timeout, write: limits.write_timeout };
-    let io = GuardedIo::new(stream, deadlines, Arc::clone(&link.connection));
+    let io = GuardedIo::new(stream, deadlines, Arc::clone(&link.connection), Arc::clone(&edge.raw_answers));
     let service = service_fn(|request| {
         let (edge, link) = (&edge, &link);
         let begun = OpenRequest::begin(&link.connection, &open);

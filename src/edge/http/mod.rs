@@ -24,6 +24,7 @@ mod metrics_server;
 mod openapi;
 mod problem;
 mod query;
+mod raw;
 mod routes;
 mod settings;
 mod tracked;

@@ -164,6 +164,11 @@ impl Problem {
         Self::invalid("the request's framing (length, transfer coding or line ends) is ambiguous").and_close()
     }
 
+    /// Not even a request.
+    pub(super) fn malformed_request() -> Self {
+        Self::invalid("this is not a well-formed HTTP/1.1 request")
+    }
+
     pub(super) fn malformed_body() -> Self {
         Self::invalid_field(FieldError::new("", "could not be read to its end")).and_close()
     }
