@@ -98,6 +98,11 @@ async fn case_h2_large_bodies_and_heads_are_refused() {
     let mut declared = server.client().await;
     declared.send(format!("{head}Content-Length: 1073741824\r\n\r\n").as_bytes()).await;
     assert_eq!(declared.response(false).await.unwrap().status, 413);
+    let mut eager = server.client().await;
+    let flood = format!("{head}Content-Length: 1048576\r\n\r\n{}", " ".repeat(1_048_576));
+    eager.send(flood.as_bytes()).await;
+    let refused = eager.response(false).await.expect("the answer is not overtaken by a reset");
+    assert_eq!(refused.status, 413);
     let mut gzip = server.client().await;
     gzip.send(format!("{head}Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{{}}").as_bytes()).await;
     assert_eq!(gzip.response(false).await.unwrap().code(), "unsupported_media_type");

@@ -43,7 +43,20 @@ pub(super) struct GuardedIo<S> {
     at_start: bool,
     /// Sent in place of what hyper wrote, before anything else.
     substitute: Bytes,
+    lingering: Option<Linger>,
 }
+
+/// The end of a connection whose client may still be sending.
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    bytes_left: usize,
+}
+
+/// Closing a socket with unread bytes resets it, and the reset can overtake the last answer on its way to the client. So
+/// what still comes is read and dropped, for at most this long ...
+const LINGER: Duration = Duration::from_secs(1);
+/// ... and at most this much: more than fits between the two kernels' buffers.
+const LINGER_BYTES: usize = 4 * 1024 * 1024;
 
 impl<S> GuardedIo<S> {
     pub(super) fn new(
@@ -64,6 +77,7 @@ impl<S> GuardedIo<S> {
             raw_answers,
             at_start: true,
             substitute: Bytes::new(),
+            lingering: None,
         }
     }
 
@@ -162,7 +176,7 @@ impl<S: AsyncWrite + Unpin> GuardedIo<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         if self.replaces(buf) {
             return Poll::Ready(Ok(buf.len()));
@@ -200,8 +214,32 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_substitute(cx))?;
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if self.lingering.is_none() {
+            ready!(self.poll_substitute(cx))?;
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            let until = Box::pin(sleep_until(Instant::now() + LINGER));
+            self.lingering = Some(Linger { until, bytes_left: LINGER_BYTES });
+        }
+        self.poll_linger(cx).map(Ok)
+    }
+}
+
+impl<S: AsyncRead + Unpin> GuardedIo<S> {
+    /// Resolves when the client has closed its side too, or has sent enough.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(linger) = &mut self.lingering else { return Poll::Ready(()) };
+        let mut scratch = [0; 4 * 1024];
+        while linger.bytes_left > 0 {
+            let mut buf = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
+                    linger.bytes_left = linger.bytes_left.saturating_sub(buf.filled().len());
+                }
+                Poll::Ready(Ok(()) | Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return linger.until.as_mut().poll(cx),
+            }
+        }
+        Poll::Ready(())
     }
 }
 

@@ -312,4 +312,34 @@ mod tests {
         assert!(verifier.verify(&with_kid(Some("old")), NOW).is_none());
         assert!(verifier.verify(&with_kid(None), NOW).is_some(), "without a key id every key is tried");
     }
+
+    /// Throw-away keys made with `openssl genpkey`, one block each: algorithm, public key, and a token of `good()`.
+    const VECTORS: &str = include_str!("vectors.txt");
+
+    fn vector(algorithm: &str) -> (String, String) {
+        let (_, block) = VECTORS.split_once(&format!("{algorithm}\n")).unwrap();
+        let (pem, rest) = block.split_once("-----END PUBLIC KEY-----\n").unwrap();
+        (format!("{pem}-----END PUBLIC KEY-----\n"), rest.lines().next().unwrap().to_owned())
+    }
+
+    #[test]
+    fn tokens_of_another_implementation_verify_under_their_pem_and_under_no_other() {
+        let algorithms =
+            [("EdDSA", JwtAlgorithm::EdDsa), ("ES256", JwtAlgorithm::Es256), ("RS256", JwtAlgorithm::Rs256)];
+        for (name, algorithm) in algorithms {
+            let (pem, _) = vector(name);
+            let verifier = JwtVerifier::new(algorithm, &JwtKey::Pem(pem.clone()), None).unwrap();
+            for (other, _) in algorithms {
+                let (_, token) = vector(other);
+                assert_eq!(verifier.verify(&token, NOW).is_some(), name == other, "{other} under {name}");
+            }
+            let (_, mut token) = vector(name);
+            let at = token.len() - 10;
+            let changed = if token.as_bytes()[at] == b'A' { "B" } else { "A" };
+            token.replace_range(at..=at, changed);
+            assert!(verifier.verify(&token, NOW).is_none(), "{name}");
+            // RFC 8725 section 2.1: a public key must never serve as a shared secret.
+            assert!(JwtVerifier::new(JwtAlgorithm::Hs256, &JwtKey::Pem(pem), None).is_err());
+        }
+    }
 }
