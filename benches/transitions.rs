@@ -6,7 +6,9 @@ mod support;
 use criterion::{Criterion, criterion_group};
 use rendezvous::clock::Clock;
 use rendezvous::domain::{Command, Failure, Reply};
+use rendezvous::store::single_lock::SingleLock;
 use std::hint::black_box;
+use std::sync::mpsc;
 use std::thread;
 use support::{BenchClock, Measured, Random};
 
@@ -67,6 +69,42 @@ fn criterion_benches(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// What the lane is not: a dedicated thread around the same machine, fed by a channel, answering through another.
+struct Dedicated {
+    commands: mpsc::SyncSender<(Command, mpsc::SyncSender<Result<Reply, Failure>>)>,
+}
+
+impl Dedicated {
+    fn start(store: SingleLock<BenchClock>) -> Self {
+        let (commands, queue) = mpsc::sync_channel::<(Command, mpsc::SyncSender<_>)>(4_096);
+        thread::spawn(move || {
+            for (command, reply) in queue {
+                // A caller that went away needs no answer.
+                let _gone = reply.send(store.apply(command));
+            }
+        });
+        Self { commands }
+    }
+
+    fn submit(&self, command: Command) -> Result<Reply, Failure> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.commands.send((command, reply)).expect("the thread runs as long as its queue");
+        answer.recv().expect("every command is answered")
+    }
+}
+
+fn dedicated_thread_table() {
+    println!("\na dedicated thread around the same machine, for comparison (docs/decisions/0001)");
+    for producers in [1, 2, 8] {
+        let (lock, clock) = support::single_lock(LISTINGS);
+        let dedicated = Dedicated::start(lock);
+        let measured = produce(producers, &clock, &|command| dedicated.submit(command));
+        let total: f64 = measured.iter().map(|one| one.per_second).sum();
+        let p50 = measured.iter().map(|one| one.p50_ns).max().unwrap_or(0);
+        println!("{producers} producers: {:.1} k/s, p50 {p50} ns", total / 1e3);
+    }
+}
+
 fn table() {
     support::print_head(&format!("renewals and presence with reply, {LISTINGS} listings, each second command a renewal"));
     for producers in [1, 2, 4, 8] {
@@ -95,4 +133,5 @@ criterion_group! {
 fn main() {
     benches();
     table();
+    dedicated_thread_table();
 }

@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         }
     };
     let narrator = Narrator::new(output);
-    let told = runtime.block_on(tokio::time::timeout(PATIENCE, story(narrator)));
+    let told = runtime.block_on(async { tokio::time::timeout(PATIENCE, story(narrator)).await });
     let ms = narrator.elapsed_ms();
     let failure = match told {
         Ok(Ok(())) => {
@@ -200,7 +200,9 @@ async fn run_host(
                     let _first_only = joinable.try_send(listing);
                 }
             }
-            HostNews::Player { news: PlayerNews::Offered, .. } => narrator.say("host", "heard over UDP that a player waits"),
+            HostNews::Player { news: PlayerNews::Offered, .. } => {
+                narrator.say("host", "heard over UDP that a player waits")
+            }
             HostNews::Player { news: PlayerNews::Connected { path, peer_key }, .. } => {
                 narrator.say("host", &format!("reaches the player at {}", path.peer));
                 talk = Some(Talk::new(Link::new(Role::Host, peer_key)));
@@ -261,7 +263,8 @@ async fn see(browser: &Directory, wanted: Option<ListingId>, narrator: Narrator)
 async fn join(url: &str, listing: ListingId, narrator: Narrator) -> Result<(), Failure> {
     let directory = Directory::new(url, crate::config::DEV_TENANT)?;
     let token = directory.guest().await?.token;
-    let mut join = Join::start(directory.with_token(token), Port::open().await?, listing, &JoinRequest::default()).await?;
+    let mut join =
+        Join::start(directory.with_token(token), Port::open().await?, listing, &JoinRequest::default()).await?;
     narrator.say("joiner", &format!("wants to join: attempt {}", join.attempt()));
     let path = join.connect().await.map_err(Failure::Join)?;
     narrator.say("joiner", &format!("reaches the host at {}, {}", path.peer, duration(path.round_trip_us)));

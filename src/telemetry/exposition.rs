@@ -1,8 +1,8 @@
-//! The text of `GET /metrics`.
+//! The text of `GET /metrics`, in Prometheus' own format: linters and old scrapers read it too.
 
 use super::store_metrics::{StoreGauges, register_store};
 use crate::service::Service;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::registry::Registry;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -32,6 +32,7 @@ pub enum AttributeBody {
 /// What browsers see of a session; at most 2 KiB of JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "server", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct DetailsBody {
     /// 1 to 64 visible characters after NFC normalisation.
     #[cfg_attr(feature = "server", schema(min_length = 1, max_length = 64, example = "Friday night"))]
@@ -69,6 +70,7 @@ pub struct DetailsBody {
 /// `POST /v1/tenants/{tenant}/listings`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "server", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct RegisterBody {
     /// 1 to 64 of `a-z 0-9 . _ - /`.
     #[cfg_attr(feature = "server", schema(pattern = "^[a-z0-9._/-]{1,64}$", example = "arena/3"))]
@@ -96,6 +98,7 @@ pub struct RegisterBody {
 /// `POST /v1/tenants/{tenant}/listings/{listing_id}/renew`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "server", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct RenewBody {
     /// Keeps the last lifetime when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +117,7 @@ pub struct RenewBody {
 /// `POST /v1/tenants/{tenant}/listings/{listing_id}/attempts`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "server", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct AttemptBody {
     /// When given it must equal the listing's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,6 +136,7 @@ pub struct AttemptBody {
 /// `POST /v1/tenants/{tenant}/attempts/{attempt_id}/admission`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "server", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct AdmissionBody {
     /// True opens the gate, false ends the attempt.
     pub admit: bool,
@@ -153,6 +158,7 @@ pub enum PathName {
 /// `POST /v1/tenants/{tenant}/attempts/{attempt_id}/outcome`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "server", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct OutcomeBody {
     /// What this side saw.
     pub path: PathName,
@@ -161,6 +167,7 @@ pub struct OutcomeBody {
 /// `POST /v1/operator/revocations`. Exactly one of `listing_id` and `principal`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "server", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct RevocationBody {
     /// The tenant's name.
     pub tenant: String,
@@ -180,6 +187,7 @@ pub struct RevocationBody {
 /// `POST /v1/operator/drain`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "server", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct DrainBody {
     /// The configured window when left out; 0 to 30 s.
     #[serde(skip_serializing_if = "Option::is_none")]

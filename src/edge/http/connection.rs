@@ -27,7 +27,8 @@ pub(super) struct Connection {
     requests: AtomicU64,
     /// `request << 1 | kind`.
     flaw: AtomicU64,
-    closing: AtomicBool,
+    last_answer: AtomicBool,
+    close_idle: AtomicBool,
     evicted: Notify,
 }
 
@@ -38,7 +39,8 @@ impl Connection {
             idle_since_ms: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             flaw: AtomicU64::new(NO_FLAW),
-            closing: AtomicBool::new(false),
+            last_answer: AtomicBool::new(false),
+            close_idle: AtomicBool::new(false),
             evicted: Notify::new(),
         }
     }
@@ -93,13 +95,22 @@ impl Connection {
         Some(if flaw & 1 == 0 { Flaw::Ambiguous } else { Flaw::HeadersTooLarge })
     }
 
-    /// From now on a wait for the next request is the end of the connection.
-    pub(super) fn close_when_idle(&self) {
-        self.closing.store(true, Ordering::Relaxed);
+    /// From now on an answer is the connection's last.
+    pub(super) fn end_with_next_answer(&self) {
+        self.last_answer.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
+    pub(super) fn is_ending(&self) -> bool {
+        self.last_answer.load(Ordering::Relaxed)
+    }
+
+    /// From now on waiting for a request, or for the rest of a head, is the end of the connection.
+    pub(super) fn close_when_idle(&self) {
+        self.close_idle.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn closes_when_idle(&self) -> bool {
+        self.close_idle.load(Ordering::Relaxed)
     }
 
     /// Resolves when the connection has to make room.

@@ -179,7 +179,7 @@ impl Edge {
         if matches!(parts.method, Method::GET | Method::HEAD) {
             answer = self.cors.dress(answer, &parts.headers);
         }
-        if link.connection.is_closing() && !answer.headers().contains_key(CONNECTION) {
+        if link.connection.is_ending() && !answer.headers().contains_key(CONNECTION) {
             answer = answer.close();
         }
         answer

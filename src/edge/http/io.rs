@@ -6,6 +6,7 @@
 
 use super::connection::Connection;
 use super::framing::Framing;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -95,8 +96,6 @@ impl<S> GuardedIo<S> {
     }
 }
 
-use std::future::Future;
-
 impl<S: AsyncRead + Unpin> AsyncRead for GuardedIo<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
@@ -106,7 +105,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for GuardedIo<S> {
                 Poll::Ready(result)
             }
             // Nothing read is the end of the stream to hyper: an idle connection closes, half a head is given up.
-            Poll::Pending if self.connection.is_closing() && self.connection.idle_since().is_some() => {
+            Poll::Pending if self.connection.closes_when_idle() && self.connection.idle_since().is_some() => {
                 Poll::Ready(Ok(()))
             }
             Poll::Pending => {
@@ -147,8 +146,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        // hyper flushes once its buffer is empty: the answer is out.
+        // hyper flushes once its buffer is empty: the answer is out. It may have tried to read for the last time while
+        // the request was in progress, so the wait for the next one begins here.
         self.write_timer = None;
+        let _ = self.poll_read_deadline(cx);
         Poll::Ready(Ok(()))
     }
 

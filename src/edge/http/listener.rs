@@ -32,13 +32,23 @@ const DECAY_EVERY: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is left of the listener's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
     /// Still accepting, but every connection ends with its next answer.
     Closing,
-    /// Not accepting any more.
+    /// Not accepting any more, and waiting for nobody without a request.
     Stopping,
+}
+
+impl Phase {
+    fn next(self) -> Option<Self> {
+        match self {
+            Self::Serving => Some(Self::Closing),
+            Self::Closing => Some(Self::Stopping),
+            Self::Stopping => None,
+        }
+    }
 }
 
 /// A bound listener that does not serve yet.
@@ -99,7 +109,7 @@ impl HttpServer {
         loop {
             tokio::select! {
                 biased;
-                _ = phase.wait_for(|phase| *phase == Phase::Stopping) => break,
+                () = reached(&mut phase, Phase::Stopping) => break,
                 Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
                 _ = decay.tick() => self.decay(),
                 accepted = self.listener.accept() => match accepted {
@@ -143,6 +153,12 @@ impl HttpServer {
     }
 }
 
+/// Resolves once the listener's life has come to `at`.
+async fn reached(phase: &mut watch::Receiver<Phase>, at: Phase) {
+    // The sender lives in the server and its handles; when all are gone, so is everybody's interest.
+    let _ = phase.wait_for(|phase| *phase >= at).await;
+}
+
 /// Serves one connection until either side ends it.
 async fn serve(
     stream: TcpStream,
@@ -173,7 +189,7 @@ async fn serve(
         .max_buf_size(READ_BUFFER_BYTES)
         .serve_connection(TokioIo::new(io), service);
     let mut served = pin!(served);
-    let mut closing = false;
+    let mut seen = Phase::Serving;
     loop {
         tokio::select! {
             biased;
@@ -181,10 +197,14 @@ async fn serve(
                 edge.metrics.refused("evicted");
                 return;
             }
-            _ = phase.wait_for(|phase| *phase != Phase::Serving), if !closing => {
-                closing = true;
-                link.connection.close_when_idle();
-                served.as_mut().graceful_shutdown();
+            () = reached(&mut phase, seen.next().unwrap_or(seen)), if seen != Phase::Stopping => {
+                seen = seen.next().unwrap_or(seen);
+                link.connection.end_with_next_answer();
+                // A client that has not asked yet is answered once while the listener lives: it is not reset.
+                if seen == Phase::Stopping || link.connection.requests() > 0 {
+                    link.connection.close_when_idle();
+                    served.as_mut().graceful_shutdown();
+                }
             }
             ended = served.as_mut() => {
                 if let Err(error) = ended {
@@ -198,7 +218,7 @@ async fn serve(
 
 impl HttpHandle {
     /// The process is about to end: long polls answer, and every connection ends with the answer to its request in
-    /// progress, idle ones at once. New connections are still accepted, one request each.
+    /// progress, idle ones at once. New connections are still accepted, for one request each, so that nobody is reset.
     pub fn begin_drain(&self) {
         self.service.end_long_polls();
         self.advance(Phase::Closing);
@@ -212,10 +232,8 @@ impl HttpHandle {
 
     fn advance(&self, to: Phase) {
         self.phase.send_if_modified(|phase| {
-            let forward = *phase != to && *phase != Phase::Stopping;
-            if forward {
-                *phase = to;
-            }
+            let forward = *phase < to;
+            *phase = to.max(*phase);
             forward
         });
     }

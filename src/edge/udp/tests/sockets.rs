@@ -55,18 +55,27 @@ struct Running {
     task: tokio::task::JoinHandle<()>,
 }
 
-fn start(plain: &[&str], auth: &[&str], questions_max: usize, permits: usize) -> Running {
-    let notices = Arc::new(UdpNotices::new());
+/// A bound edge that nobody serves yet.
+fn bound(plain: &[&str], auth: &[&str], questions_max: usize) -> (UdpEdge, LocalAddrs) {
+    bound_with(plain, auth, questions_max, Arc::default())
+}
+
+fn bound_with(plain: &[&str], auth: &[&str], questions_max: usize, notices: Arc<UdpNotices>) -> (UdpEdge, LocalAddrs) {
     let settings = UdpSettings {
         plain: plain.iter().map(|text| address(text)).collect(),
         auth: auth.iter().map(|text| address(text)).collect(),
         budgets: Budgets { questions_max, ..Budgets::default() },
         classic: false,
-        notices: Arc::clone(&notices),
+        notices,
         entropy: Entropy::new([9; 32]),
     };
     let edge = UdpEdge::bind(settings).unwrap();
-    let (addrs, metrics) = (edge.local_addrs(), edge.metrics());
+    let addrs = edge.local_addrs();
+    (edge, addrs)
+}
+
+fn serve(edge: UdpEdge, addrs: LocalAddrs, notices: Arc<UdpNotices>, permits: usize) -> Running {
+    let metrics = edge.metrics();
     let clock: SharedClock = Arc::new(SystemClock::new());
     let lane = Arc::new(FakeLane { clock: Arc::clone(&clock), gate: Semaphore::new(permits) });
     let (stop, stopped) = tokio::sync::oneshot::channel();
@@ -78,6 +87,12 @@ fn start(plain: &[&str], auth: &[&str], questions_max: usize, permits: usize) ->
         })
     };
     Running { addrs, notices, lane, metrics, clock, stop, task }
+}
+
+fn start(plain: &[&str], auth: &[&str], questions_max: usize, permits: usize) -> Running {
+    let notices = Arc::new(UdpNotices::new());
+    let (edge, addrs) = bound_with(plain, auth, questions_max, Arc::clone(&notices));
+    serve(edge, addrs, notices, permits)
 }
 
 async fn client(server: SocketAddr) -> UdpSocket {
@@ -244,6 +259,59 @@ async fn both_sides_of_an_introduction_are_told_at_once() {
         assert!(message.verify_integrity(&speaker.key));
         assert_eq!(message.id(AttributeType::RV_INTRODUCTION), Ok(Some(ATTEMPT.0)));
     }
+}
+
+#[tokio::test]
+async fn a_burst_of_notices_is_worked_off_without_another_wake() {
+    const BURST: u128 = 1_000;
+    let edge = start(&["127.0.0.1:0"], &[], 16, 16);
+    let now = edge.clock.mono();
+    for attempt in 0..BURST {
+        let attempt = AttemptId(attempt);
+        let told = crate::domain::Introduction { attempt, at: now, deadline: now.plus_ms(30_000), ..introduction() };
+        // Nobody reads there; what counts is that each was taken and sent.
+        let nobody = Endpoint::new(address("127.0.0.1:9")).unwrap();
+        let told = crate::domain::Introduction { last_bound: [nobody, nobody], ..told };
+        edge.notices.observe(&Event::Introduced(Box::new(told)));
+    }
+    let all_told = async {
+        while edge.metrics.notices_of(super::metrics::NoticeKind::Introduction) < 2 * BURST as u64 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, all_told).await.expect("some notices wait for ever");
+}
+
+#[tokio::test]
+async fn case_x6_a_flooded_socket_keeps_no_other_waiting() {
+    const FLOOD: usize = 100;
+    let (edge, addrs) = bound(&["127.0.0.1:0", "127.0.0.1:0"], &[], 16);
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let request = Speaker::joiner().first();
+    for _ in 0..FLOOD {
+        socket.send_to(&request, addrs.plain[0]).await.unwrap();
+    }
+    socket.send_to(&request, addrs.plain[1]).await.unwrap();
+    let edge = serve(edge, addrs, Arc::default(), 16);
+    let mut buffer = [0; 200];
+    let mut before = 0;
+    loop {
+        let next = tokio::time::timeout(PATIENCE, socket.recv_from(&mut buffer)).await.expect("no answer");
+        if next.unwrap().1 == edge.addrs.plain[1] {
+            break;
+        }
+        before += 1;
+    }
+    assert!(before < FLOOD / 2, "{before} answers of the flooded socket came first");
+}
+
+#[tokio::test]
+async fn case_p7_both_families_can_have_the_same_wildcard_port() {
+    let (v4, addrs) = bound(&["0.0.0.0:0"], &[], 16);
+    let port = addrs.plain[0].port();
+    let (v6, addrs) = bound(&[&format!("[::]:{port}")], &[], 16);
+    assert_eq!(addrs.plain[0].port(), port);
+    drop((v4, v6));
 }
 
 #[tokio::test]

@@ -1,0 +1,226 @@
+//! A server on a free loopback port, and a client that sends what it is told.
+
+use rendezvous::clock::{SharedClock, SystemClock};
+use rendezvous::credentials::{Secret, fingerprint};
+use rendezvous::domain::{Endpoint, ListingId, Presence, TenantId};
+use rendezvous::edge::http::{
+    BrowsePolicy, HttpHandle, HttpServer, HttpSettings, JwtAlgorithm, JwtKey, JwtVerifier, KeyFingerprint,
+    TenantSettings,
+};
+use rendezvous::service::{Fanout, InstanceKeys, Service, ServiceParts, SystemIds, WaitingAttempts, Waits};
+use rendezvous::store::AnyStore;
+use rendezvous::store::lane::{Lane, LaneSettings};
+use rendezvous::store::single_lock::SingleLock;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub(crate) const OPERATOR: &str = "operator-key-of-the-test";
+pub(crate) const JWT_SECRET: &str = "0123456789abcdef0123456789abcdef";
+/// No answer takes this long; reaching it is a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) handle: HttpHandle,
+    pub(crate) service: Arc<Service>,
+    pub(crate) running: JoinHandle<()>,
+}
+
+/// Tenants `demo` (public, guests, JWT) and `closed` (principals only, no guests, the same JWT key).
+fn tenants() -> Vec<TenantSettings> {
+    let jwt = || JwtVerifier::new(JwtAlgorithm::Hs256, &JwtKey::Secret(Secret::new(JWT_SECRET)), None).ok();
+    let tenant = |name: &str, browse, guests| TenantSettings { name: name.into(), browse, guests, jwt: jwt() };
+    vec![tenant("demo", BrowsePolicy::Public, true), tenant("closed", BrowsePolicy::Principal, false)]
+}
+
+pub(crate) fn service(lane: bool) -> Arc<Service> {
+    let config = rendezvous::config::Config::default();
+    let limits = rendezvous::domain::Limits::default();
+    let clock: SharedClock = Arc::new(SystemClock::new());
+    let (waits, waiting_attempts) = (Waits::new(1_024), Arc::new(WaitingAttempts::default()));
+    let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone()]);
+    let store = if lane {
+        AnyStore::Lane(Lane::new(limits.clone(), LaneSettings::default(), clock.clone(), observer).unwrap())
+    } else {
+        AnyStore::SingleLock(SingleLock::new(limits.clone(), clock.clone(), observer).unwrap())
+    };
+    let (instance, keys) = InstanceKeys::random().unwrap();
+    let ids = Box::new(SystemIds::new(SystemClock::new()));
+    let policy = config.policy();
+    Arc::new(Service::new(ServiceParts { store, clock, instance, keys, limits, policy, ids, waits, waiting_attempts }))
+}
+
+impl Server {
+    pub(crate) async fn start(lane: bool, change: impl FnOnce(&mut HttpSettings)) -> Self {
+        let service = service(lane);
+        let guest_key = InstanceKeys::derive(&[7; 32], service.instance()).guest_tokens;
+        let mut settings = HttpSettings::new("127.0.0.1:0".parse().unwrap(), tenants(), guest_key);
+        settings.operators = vec![KeyFingerprint::of(&Secret::new(OPERATOR))];
+        change(&mut settings);
+        let server = HttpServer::bind(settings, Arc::clone(&service)).await.unwrap();
+        let (address, handle) = (server.local_addr().unwrap(), server.handle());
+        Self { address, handle, service, running: tokio::spawn(server.run()) }
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client { stream: TcpStream::connect(self.address).await.unwrap(), buffer: Vec::new() }
+    }
+
+    /// A request on a connection of its own.
+    pub(crate) async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        self.client().await.ask(method, path, headers, body).await
+    }
+
+    /// A new guest's `Authorization`.
+    pub(crate) async fn guest(&self) -> String {
+        let answer = self.ask("POST", "/v1/tenants/demo/guests", &[], "").await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        format!("Bearer {}", answer.json["token"].as_str().unwrap())
+    }
+
+    /// Publishes what is due, as the server's ticker does.
+    pub(crate) async fn tick(&self) {
+        let service = Arc::clone(&self.service);
+        tokio::task::spawn_blocking(move || service.tick()).await.unwrap();
+    }
+
+    /// Registers a listing of `demo` and proves its presence.
+    pub(crate) async fn host(&self, token: &str, key: &str, details: &str) -> Value {
+        let body = format!(r#"{{"protocol":"arena/3","details":{details}}}"#);
+        let headers = [("authorization", token), ("idempotency-key", key)];
+        let answer = self.ask("POST", "/v1/tenants/demo/listings", &headers, &body).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        self.present(answer.json["listing_id"].as_str().unwrap(), key).await;
+        answer.json
+    }
+
+    pub(crate) async fn present(&self, listing: &str, seed: &str) {
+        let presence = Presence {
+            listing: ListingId::parse(listing).unwrap(),
+            endpoint: Endpoint::new("192.0.2.1:5000".parse().unwrap()).unwrap(),
+            datagram: fingerprint(seed.as_bytes()),
+            sequence: Some(1),
+            nonce_issued: self.service.clock().mono(),
+        };
+        self.service.presence(presence).await.unwrap();
+        self.tick().await;
+    }
+
+    /// Waits until `holds`, giving way to the server in between.
+    pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        let reached = async {
+            while !holds(self) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, reached).await.expect("never reached");
+    }
+}
+
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+    /// Null when the body is no JSON.
+    pub(crate) json: Value,
+}
+
+impl Response {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        self.json["code"].as_str().unwrap_or_default()
+    }
+}
+
+pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() {
+        text.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
+    }
+    text.push_str("\r\n");
+    text.push_str(body);
+    text
+}
+
+impl Client {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    pub(crate) async fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        self.send(request(method, path, headers, body).as_bytes()).await;
+        self.response(method == "HEAD").await.expect("an answer")
+    }
+
+    /// The next response; `None` when the connection ends before one.
+    pub(crate) async fn response(&mut self, head_only: bool) -> Option<Response> {
+        timeout(PATIENCE, self.read_response(head_only)).await.expect("no answer in time")
+    }
+
+    async fn read_response(&mut self, head_only: bool) -> Option<Response> {
+        let head_end = loop {
+            if let Some(end) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+                break end + 4;
+            }
+            self.fill().await?;
+        };
+        let head: Vec<u8> = self.buffer.drain(..head_end).collect();
+        let head = String::from_utf8(head).unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let length = headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, n)| n.parse().unwrap());
+        let length = if head_only || status == 304 { 0 } else { length };
+        while self.buffer.len() < length {
+            self.fill().await?;
+        }
+        let body = String::from_utf8(self.buffer.drain(..length).collect()).unwrap();
+        let json = serde_json::from_str(&body).unwrap_or(Value::Null);
+        Some(Response { status, headers, body, json })
+    }
+
+    async fn fill(&mut self) -> Option<()> {
+        let mut bytes = [0; 4_096];
+        let read = self.stream.read(&mut bytes).await.ok().filter(|read| *read > 0)?;
+        self.buffer.extend_from_slice(&bytes[..read]);
+        Some(())
+    }
+
+    /// Reads until the server closes; true when nothing but the end came.
+    pub(crate) async fn is_closed(&mut self) -> bool {
+        timeout(PATIENCE, self.fill()).await.expect("the connection stays open").is_none()
+    }
+}
+
+pub(crate) fn tenant() -> TenantId {
+    TenantId(0)
+}
+
+/// A JWT for `sub` of `tenant`, good for an hour.
+pub(crate) fn jwt(tenant: &str, sub: &str) -> String {
+    use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
+    let claims = serde_json::json!({"sub": sub, "tenant": tenant, "exp": get_current_timestamp() + 3_600});
+    let key = EncodingKey::from_secret(JWT_SECRET.as_bytes()).unwrap();
+    format!("Bearer {}", encode(&Header::default(), &claims, &key).unwrap())
+}

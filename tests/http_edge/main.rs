@@ -1,0 +1,7 @@
+//! The HTTP edge on real sockets, over either store: raw bytes in, raw bytes out.
+
+mod bounds;
+mod browse;
+mod harness;
+mod life;
+mod order;
