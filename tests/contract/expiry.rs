@@ -10,6 +10,8 @@ contract!(
     rule_c2_a_revocation_ends_at_its_deadline,
     rule_c2_a_single_use_key_ends_at_its_deadline,
     rule_c2_cleanup_goes_oldest_first_in_slices,
+    rule_c2_the_dead_behind_hundreds_of_older_dead_make_room,
+    rule_c2_revocations_behind_hundreds_of_older_dead_make_room,
     rule_c2_an_idle_store_cleans_up_by_its_tick,
     case_l1_a_renewal_at_the_deadline_is_true,
 );
@@ -165,6 +167,58 @@ fn rule_c2_cleanup_goes_oldest_first_in_slices<B: Backend>() {
     assert_eq!(first, expected[..first.len()], "oldest deadline first");
     (0..8).for_each(|_| world.store.tick());
     assert_eq!(ended(world.observer.take()), expected[first.len()..]);
+}
+
+/// Puts more dead records before everything that dies after one second than one transition cleans up.
+fn crowd<B: Backend>(world: &World<B>) {
+    (0..700).for_each(|n| {
+        world.ok(revoke(Subject::Principal(principal(50_000 + n).key), 1_000, 50_000 + n));
+    });
+}
+
+fn rule_c2_the_dead_behind_hundreds_of_older_dead_make_room<B: Backend>() {
+    let listings = World::<B>::with(|limits| (limits.listings, limits.unproven_listings) = (1, 1));
+    crowd(&listings);
+    listings.registered(Register { ttl: ttl(10_000), ..listings.register(1) });
+    listings.clock.advance_ms(10_000);
+    listings.listing(2);
+
+    let attempts = World::<B>::with(|limits| limits.attempts = 1);
+    crowd(&attempts);
+    let host = attempts.host(1);
+    attempts.joins(&host, 8);
+    attempts.clock.advance_ms(10_000);
+    attempts.joins(&host, 9);
+
+    let presences = World::<B>::with(|limits| limits.presence = 1);
+    let first = presences.fresh(Register { ttl: ttl(300_000), ..presences.register(1) });
+    presences.clock.advance_ms(60_000);
+    let second = presences.listing(2);
+    crowd(&presences);
+    presences.clock.advance_ms(5_000);
+    presences.present(&second, v4(1, 4_000));
+    assert_eq!(presences.lease(&first).presence, PresenceState::Stale);
+
+    let records = World::<B>::with(|limits| {
+        (limits.listings, limits.unproven_listings, limits.attempts, limits.idempotency) = (1, 1, 1, 2);
+    });
+    (0..2).for_each(|owner| assert_eq!(records.ok(records.listing(owner).delete()), Outcome::Deleted));
+    records.clock.advance_ms(298_000);
+    crowd(&records);
+    records.clock.advance_ms(2_000);
+    records.listing(3);
+}
+
+fn rule_c2_revocations_behind_hundreds_of_older_dead_make_room<B: Backend>() {
+    let world = World::<B>::with(|limits| (limits.revocations, limits.replay) = (1, 1));
+    let subject = |n| Subject::Principal(principal(n).key);
+    world.ok(revoke(subject(1), 300_000, 1));
+    let openings = (0..700).map(|owner| Register { ttl: ttl(10_000), ..world.register(100 + owner) });
+    openings.for_each(|opening| {
+        world.registered(opening);
+    });
+    world.clock.advance_ms(300_000);
+    world.ok(revoke(subject(2), 300_000, 2));
 }
 
 fn rule_c2_an_idle_store_cleans_up_by_its_tick<B: Backend>() {
