@@ -1,6 +1,12 @@
 //! The command line.
 
+mod browse;
 mod config;
+mod demo;
+mod host;
+mod join;
+mod output;
+mod serve;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -13,8 +19,8 @@ pub(crate) mod exit {
     pub(crate) const FAILED: u8 = 1;
     /// Wrong command line or configuration.
     pub(crate) const USAGE: u8 = 2;
-    /// `serve`: the store is lost.
-    pub(crate) const STORE_LOST: u8 = 3;
+    /// `serve`: the store or an edge is lost.
+    pub(crate) const LOST: u8 = 3;
 }
 
 /// A self-hosted session directory and NAT rendezvous for multiplayer games
@@ -27,12 +33,22 @@ struct Cli {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Serve(serve::Args),
+    Host(host::Args),
+    Browse(browse::Args),
+    Join(join::Args),
+    Demo(demo::Args),
     Config(config::Args),
 }
 
 /// Runs the program.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
+        Command::Serve(args) => serve::run(args),
+        Command::Host(args) => host::run(args),
+        Command::Browse(args) => browse::run(args),
+        Command::Join(args) => join::run(args),
+        Command::Demo(args) => demo::run(args),
         Command::Config(args) => config::run(args),
     }
 }

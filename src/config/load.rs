@@ -57,6 +57,9 @@ impl Layers {
         for (name, text) in &self.environment {
             let origin = Origin::Environment(name.clone());
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+            if name == OPERATOR_KEY && text.is_empty() {
+                continue;
+            }
             if name == OPERATOR_KEY {
                 config.add_operator_key(Secret::new(text.as_str()));
             } else if rest.contains("__") {
@@ -125,9 +128,9 @@ fn apply_tenants(config: &mut Config, tenants: &[Value], origin: &Origin, errors
         let mut tenant = Tenant::default();
         let mut named = Vec::new();
         let prefix = format!("tenant[{position}].");
-        match value {
-            Value::Table(table) => table.iter().for_each(|(name, value)| flatten(name, value, &mut named)),
-            other => errors.push(ConfigError::value(origin.clone(), "tenant", "tables", other.type_str())),
+        match value.as_table() {
+            Some(table) => table.iter().for_each(|(name, value)| flatten(name, value, &mut named)),
+            None => errors.push(ConfigError::value(origin.clone(), "tenant", "tables", value.type_str())),
         }
         for (key, value) in named {
             if let Err(mut error) = apply(tenant_keys(), &mut tenant, &key, &Found::Toml(value), origin) {

@@ -6,6 +6,7 @@
 mod check;
 mod error;
 pub(crate) mod keys;
+mod limits;
 mod load;
 mod nearest;
 mod print;
@@ -15,12 +16,13 @@ mod tests;
 mod value;
 
 pub use error::{ConfigError, ConfigErrors, Origin, Problem};
+pub use limits::LimitsSection;
 pub use load::{Flags, Layers, OPERATOR_KEY};
 pub use print::default_text;
 pub use sections::{
-    AttemptSection, Browse, DrainSection, HttpSection, IdempotencySection, JwtAlgorithm, JwtKey, JwtSection,
-    LeaseSection, LimitsSection, LogFormat, LogSection, OperatorSection, PresenceSection, ServerSection,
-    SnapshotSection, StoreKind, Tenant, TrustSection, TurnSection, UdpSection,
+    AttemptSection, Browse, DrainSection, HttpSection, IdempotencySection, JwtSection, LeaseSection, LogFormat,
+    LogSection, OperatorSection, PresenceSection, ServerSection, SnapshotSection, StoreKind, Tenant, TrustSection,
+    TurnSection, UdpSection,
 };
 
 use crate::credentials::Secret;
@@ -60,7 +62,7 @@ pub struct Config {
     pub turn: TurnSection,
     /// `[trust]`
     pub trust: TrustSection,
-    /// `[http]`
+    /// `[http]` and `[rates]`
     pub http: HttpSection,
     /// `[udp]`
     pub udp: UdpSection,

@@ -2,6 +2,8 @@
 
 use crate::credentials::Secret;
 use crate::domain::Limits;
+use crate::edge::http::{HttpLimits, JwtAlgorithm, JwtKey, JwtKeyError, JwtVerifier, Rates};
+use crate::edge::udp::Budgets;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -17,6 +19,16 @@ pub enum StoreKind {
     Lane,
     /// Everything under one lock: the baseline.
     SingleLock,
+}
+
+impl StoreKind {
+    /// The name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lane => "lane",
+            Self::SingleLock => "single-lock",
+        }
+    }
 }
 
 /// `[server]`: addresses and the store.
@@ -81,19 +93,6 @@ pub struct Tenant {
     pub jwt: JwtSection,
 }
 
-/// Signature algorithm of a tenant's tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JwtAlgorithm {
-    /// HMAC with SHA-256 and a shared secret.
-    Hs256,
-    /// Ed25519.
-    EdDsa,
-    /// RSA PKCS#1 v1.5 with SHA-256.
-    Rs256,
-    /// ECDSA on P-256 with SHA-256.
-    Es256,
-}
-
 /// `[tenant.jwt]` as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JwtSection {
@@ -111,105 +110,17 @@ pub struct JwtSection {
     pub jwks: Option<String>,
 }
 
-/// Where a tenant's verification key comes from, once everything has been read.
-#[derive(Clone, Copy, Debug)]
-pub enum JwtKey<'a> {
-    /// A shared secret or a PEM public key.
-    Key(&'a Secret),
-    /// A JSON Web Key Set.
-    Jwks(&'a str),
-}
-
 impl JwtSection {
-    /// Algorithm and key, when tokens are configured.
-    pub fn verification(&self) -> Option<(JwtAlgorithm, JwtKey<'_>)> {
-        let key = self.key.as_ref().map(JwtKey::Key).or_else(|| self.jwks.as_deref().map(JwtKey::Jwks))?;
-        Some((self.algorithm?, key))
-    }
-}
-
-/// `[limits]`: ceilings and quotas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitsSection {
-    /// Live listings.
-    pub listings: u32,
-    /// Listings without presence; half of the listings when not set.
-    pub unproven_listings: Option<u32>,
-    /// Live presences; twice the listings when not set.
-    pub presence: Option<u32>,
-    /// Live attempts.
-    pub attempts: u32,
-    /// Idempotency records.
-    pub idempotency: u32,
-    /// Single-use operator keys.
-    pub replay: u32,
-    /// Revocations in force.
-    pub revocations: u32,
-    /// Listings of one owner.
-    pub listings_per_owner: u32,
-    /// Active attempts of one tenant.
-    pub attempts_per_tenant: u32,
-    /// Active attempts on one listing.
-    pub attempts_per_listing: u32,
-    /// Active attempts of one joiner.
-    pub attempts_per_principal: u32,
-    /// Guests' listings of one source.
-    pub guest_listings_per_source: u32,
-    /// Guests' attempts of one source.
-    pub guest_attempts_per_source: u32,
-    /// Creations that wait in the lane.
-    pub lane_creations: u32,
-    /// Keep-alives that wait in the lane.
-    pub lane_keep_alives: u32,
-    /// HTTP connections.
-    pub connections: u32,
-    /// HTTP connections of one source.
-    pub connections_per_source: u32,
-    /// Waiting long polls; listings + 2 x attempts + 1,024 when not set.
-    pub long_polls: Option<u32>,
-}
-
-impl Default for LimitsSection {
-    fn default() -> Self {
-        let store = Limits::default();
-        Self {
-            listings: store.listings,
-            unproven_listings: None,
-            presence: None,
-            attempts: store.attempts,
-            idempotency: store.idempotency,
-            replay: store.replay,
-            revocations: store.revocations,
-            listings_per_owner: 4,
-            attempts_per_tenant: 5_000,
-            attempts_per_listing: 64,
-            attempts_per_principal: 8,
-            guest_listings_per_source: 32,
-            guest_attempts_per_source: 128,
-            lane_creations: 4_096,
-            lane_keep_alives: 4_096,
-            connections: 8_192,
-            connections_per_source: 512,
-            long_polls: None,
-        }
-    }
-}
-
-impl LimitsSection {
-    /// As set, or half of the listings.
-    pub fn unproven_listings(&self) -> u32 {
-        self.unproven_listings.unwrap_or((self.listings / 2).max(1))
-    }
-
-    /// As set, or both families of every listing.
-    pub fn presence(&self) -> u32 {
-        self.presence.unwrap_or(self.listings.saturating_mul(2))
-    }
-
-    /// As set, or one for each listing and two for each attempt, and some for what is just being replaced.
-    pub fn long_polls(&self) -> u32 {
-        let every = self.attempts.saturating_mul(2).saturating_add(self.listings).saturating_add(1_024);
-        self.long_polls.unwrap_or(every)
+    /// The verifier, when tokens are configured; reads and checks the key.
+    pub fn verifier(&self) -> Option<Result<JwtVerifier, JwtKeyError>> {
+        let algorithm = self.algorithm?;
+        let key = match (&self.key, &self.jwks) {
+            (Some(secret), _) if algorithm == JwtAlgorithm::Hs256 => JwtKey::Secret(secret.clone()),
+            (Some(pem), _) => JwtKey::Pem(pem.expose().to_owned()),
+            (None, Some(jwks)) => JwtKey::Jwks(jwks.clone().into_bytes()),
+            (None, None) => return None,
+        };
+        Some(JwtVerifier::new(algorithm, &key, self.audience.as_deref()))
     }
 }
 
@@ -341,11 +252,28 @@ pub struct TrustSection {
     pub proxies: Vec<String>,
 }
 
-/// `[http]`
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `[http]` and `[rates]`
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSection {
     /// Origins that may read from a browser.
     pub cors_origins: Vec<String>,
+    /// Lifetime of a guest token.
+    pub guest_token_ttl_ms: u32,
+    /// Ceilings and deadlines of connections and requests.
+    pub limits: HttpLimits,
+    /// `[rates]`: token buckets.
+    pub rates: Rates,
+}
+
+impl Default for HttpSection {
+    fn default() -> Self {
+        Self {
+            cors_origins: Vec::new(),
+            guest_token_ttl_ms: 86_400_000,
+            limits: HttpLimits::default(),
+            rates: Rates::default(),
+        }
+    }
 }
 
 /// `[udp]`
@@ -353,6 +281,8 @@ pub struct HttpSection {
 pub struct UdpSection {
     /// Whether Binding requests without the magic cookie are answered.
     pub rfc3489: bool,
+    /// Who may make the server work, and how much.
+    pub budgets: Budgets,
 }
 
 /// How a log line looks.

@@ -139,8 +139,8 @@ fn secrets_come_from_files_and_never_show() {
     .unwrap();
     let seen: Vec<_> = config.operator.keys.iter().map(Secret::expose).collect();
     assert_eq!(seen, ["first-operator-key", "second-operator-key"]);
-    let Some((JwtAlgorithm::Hs256, JwtKey::Key(key))) = config.tenants[0].jwt.verification() else { panic!("no key") };
-    assert_eq!(key.expose(), "a-secret-of-the-tenant-with-32-bytes");
+    let key = config.tenants[0].jwt.key.as_ref().map(Secret::expose);
+    assert_eq!(key, Some("a-secret-of-the-tenant-with-32-bytes"));
     let shown = format!("{config:?}");
     assert!(!shown.contains("operator-key") && !shown.contains("32-bytes"), "{shown}");
     assert!(problems("[operator]\nkeys_file = \"/nowhere/at/all\"").contains("expected a readable file"));
@@ -179,5 +179,22 @@ fn every_key_says_its_unit_and_reason() {
     let tenants = tenant_keys().map(|key| (key.path, key.unit, key.reason));
     for (path, unit, reason) in words.into_iter().chain(tenants) {
         assert!(!unit.is_empty() && reason.ends_with('.'), "{path}");
+    }
+}
+
+/// The limits page can't fall behind: it has a row for every number, with the built-in value.
+#[test]
+fn the_limits_page_names_every_limit_and_its_default() {
+    let page = include_str!("../../docs/limits.md");
+    let config = Config::default();
+    let derived = ["limits.unproven_listings", "limits.presence", "limits.long_polls"];
+    for key in keys().filter(|key| matches!(key.access, keys::Access::Number { .. })) {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", key.path)));
+        let row = row.unwrap_or_else(|| panic!("docs/limits.md has no row for `{}`", key.path));
+        let default = row.split('|').nth(2).map(str::trim).unwrap();
+        match key.value(&config) {
+            Some(value) => assert_eq!(default, value.to_string(), "{}", key.path),
+            None => assert!(derived.contains(&key.path) && default.contains("limits."), "{}", key.path),
+        }
     }
 }

@@ -21,4 +21,4 @@ pub use id::{AttemptId, Fingerprint, IdempotencyKey, InstanceId, ListingId, Prin
 pub use limits::Limits;
 pub use outcome::*;
 pub use query::*;
-pub use time::{At, MonoTime, Ttl, WallTime};
+pub use time::{At, MonoTime, Ttl, TtlBounds, WallTime};

@@ -16,6 +16,7 @@ mod turn;
 mod types;
 mod waits;
 
+pub use crate::store::Observer;
 pub use ids::{EntropyError, IdSource, SystemIds, random_token};
 pub use keys::{InstanceKeys, KeyBytes};
 pub use observers::{Fanout, WaitingAttempts};
@@ -130,10 +131,12 @@ impl Service {
         self.store.last_commit()
     }
 
-    /// What browsing sees now: commit, and its age in milliseconds.
+    /// What browsing sees now: commit, and for how many milliseconds it has been behind; 0 while nothing newer exists.
     pub fn published(&self) -> (u64, u64) {
         let commit = self.store.published_commit();
-        (commit, self.clock.mono().ms_since(self.store.published_at()))
+        let is_behind = commit < self.store.last_commit();
+        let age_ms = self.clock.mono().ms_since(self.store.published_at());
+        (commit, if is_behind { age_ms } else { 0 })
     }
 
     /// Commands waiting in the lane: creations, keep-alives.
@@ -152,7 +155,7 @@ impl Service {
     }
 
     /// Cleans up and publishes what is due, and lets long polls go once the store is lost. The server's ticker calls it
-    /// every publish interval; it must not be called from an asynchronous task.
+    /// every publish interval; it takes as long as the work that it finds.
     pub fn tick(&self) {
         self.store.tick();
         if self.store.availability() == Availability::Unavailable {

@@ -33,7 +33,7 @@ pub struct Waits {
     /// with its second question, and a transition that comes after that question has synchronised with it in the lane.
     waiting: AtomicU32,
     listings: DashMap<ListingId, Arc<Slot>>,
-    attempts: DashMap<AttemptId, [Option<(PrincipalKey, Arc<Slot>)>; PER_ATTEMPT]>,
+    attempts: DashMap<AttemptId, Sides>,
     phase: watch::Sender<Phase>,
 }
 
@@ -52,6 +52,9 @@ impl Slot {
         self.news.notify_one();
     }
 }
+
+/// The polls of an attempt's sides.
+type Sides = [Option<(PrincipalKey, Arc<Slot>)>; PER_ATTEMPT];
 
 /// What a poll waits for.
 #[derive(Clone, Copy, Debug)]

@@ -96,30 +96,47 @@ impl<O: ListingObject> Machine<O> {
 
     fn check_attempt_quotas(&mut self, command: &CreateAttempt, listing: u32, now: MonoTime) -> Result<(), Rejection> {
         let (quota, joiner) = (command.quota, command.joiner);
-        while self.state.by_tenant.len_of(joiner.tenant) >= quota.per_tenant as usize {
+        let fits = move |it: &Self| it.state.by_tenant.len_of(joiner.tenant) < quota.per_tenant as usize;
+        while !fits(self) {
             let due = self.state.by_tenant.first_dead(joiner.tenant, now);
-            self.make_room(due.map(|due| due.slot), Limited::AttemptsPerTenant)?;
+            self.make_room(due.map(|due| due.slot), now, Limited::AttemptsPerTenant, fits)?;
         }
-        while self.state.listings[listing as usize].attempts.len() >= quota.per_listing as usize {
+        let fits = move |it: &Self| it.state.listings[listing as usize].attempts.len() < quota.per_listing as usize;
+        while !fits(self) {
             let due = self.state.listings[listing as usize].attempts.first_dead(now);
-            self.make_room(due.map(|due| due.slot), Limited::AttemptsPerListing)?;
+            self.make_room(due.map(|due| due.slot), now, Limited::AttemptsPerListing, fits)?;
         }
-        while self.state.by_joiner.len_of(joiner.key) >= quota.per_principal as usize {
+        let fits = move |it: &Self| it.state.by_joiner.len_of(joiner.key) < quota.per_principal as usize;
+        while !fits(self) {
             let due = self.state.by_joiner.first_dead(joiner.key, now);
-            self.make_room(due.map(|due| due.slot), Limited::AttemptsPerPrincipal)?;
+            self.make_room(due.map(|due| due.slot), now, Limited::AttemptsPerPrincipal, fits)?;
         }
         let Some(source) = command.source else { return Ok(()) };
-        while self.state.attempts_by_source.len_of(source) >= quota.per_source as usize {
+        let fits = move |it: &Self| it.state.attempts_by_source.len_of(source) < quota.per_source as usize;
+        while !fits(self) {
             let due = self.state.attempts_by_source.first_dead(source, now);
-            self.make_room(due.map(|due| due.slot), Limited::AttemptsPerSource)?;
+            self.make_room(due.map(|due| due.slot), now, Limited::AttemptsPerSource, fits)?;
         }
         Ok(())
     }
 
-    fn make_room(&mut self, dead: Option<u32>, resource: Limited) -> Result<(), Rejection> {
-        let slot = dead.ok_or(Rejection::CapacityExceeded(resource))?;
-        self.expire_attempt(slot);
-        Ok(())
+    /// The caller's own dead go first. The groups order attempts by their own deadlines, so one that died with its
+    /// listing is not found there: then cleanup goes on until that listing's turn comes.
+    fn make_room(
+        &mut self,
+        dead: Option<u32>,
+        now: MonoTime,
+        resource: Limited,
+        fits: impl Fn(&Self) -> bool,
+    ) -> Result<(), Rejection> {
+        match dead {
+            Some(slot) => {
+                self.expire_attempt(slot);
+                Ok(())
+            }
+            None if self.clean_up_until(now, fits) => Ok(()),
+            None => Err(Rejection::CapacityExceeded(resource)),
+        }
     }
 
     pub(crate) fn admit(&mut self, now: MonoTime, answer: GateAnswer) -> Result<Outcome, Rejection> {

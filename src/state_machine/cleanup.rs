@@ -103,6 +103,7 @@ impl<O: ListingObject> Machine<O> {
     }
 
     /// Ends a listing: its attempts first, then presence and listing; what remains is the memory of the request.
+    /// Returns how many attempts were still alive.
     pub(crate) fn end_listing(&mut self, slot: u32, end: ListingEnd, at: MonoTime) -> u32 {
         let mut attempts: Vec<u32> = self.state.listings[slot as usize].attempts.iter().map(|due| due.slot).collect();
         attempts.sort_unstable();
@@ -111,9 +112,11 @@ impl<O: ListingObject> Machine<O> {
             ListingEnd::Drained => EndReason::Drained,
             ListingEnd::Deleted | ListingEnd::Expired | ListingEnd::NeverPresent => EndReason::ListingGone,
         };
-        let ended = attempts.len() as u32;
+        let mut ended = 0;
         for attempt in attempts {
-            let (reason, at) = self.state.attempts[attempt as usize].end_before(at).unwrap_or((reason, at));
+            let before = self.state.attempts[attempt as usize].end_before(at);
+            ended += u32::from(before.is_none());
+            let (reason, at) = before.unwrap_or((reason, at));
             self.end_attempt(attempt, reason, at);
         }
         let was_shown = self.state.listings[slot as usize].is_shown();

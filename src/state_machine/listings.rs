@@ -137,10 +137,12 @@ impl<O: ListingObject> Machine<O> {
         let moved = listing.fresh_until() != fresh_before;
         self.state.reschedule_listing(slot);
         self.commit_next();
-        match (shown, replaced, moved) {
-            (true, true, _) => self.changes.push(Change::Show { slot }),
-            (true, false, true) => self.changes.push(Change::Moved { slot }),
-            (true, false, false) | (false, _, _) => {}
+        // The deadline first: it moves in what is published already, a new object waits for the next publication.
+        if shown && moved {
+            self.changes.push(Change::Moved { slot });
+        }
+        if shown && replaced {
+            self.changes.push(Change::Show { slot });
         }
         Ok(Outcome::Renewed(renewed))
     }

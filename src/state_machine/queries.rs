@@ -75,19 +75,27 @@ impl<O: ListingObject> Machine<O> {
         let dead_listings = state.listings_due.iter_dead(now);
         let mut dead_unproven = 0;
         let mut orphans = 0;
+        let mut dead_records = state.remembered_due.count_dead(now);
+        let is_over = |record: u32| usize::from(self.remembered_until(record).is_past(now));
         for slot in &dead_listings {
             let listing = &state.listings[*slot as usize];
+            dead_records += is_over(listing.remembered);
+            let of_listing = listing.attempts.iter().filter(|due| !due.at.is_past(now));
+            dead_records += of_listing.map(|due| is_over(state.attempts[due.slot as usize].remembered)).sum::<usize>();
             dead_unproven += usize::from(listing.unproven_until.is_some());
             orphans += listing.attempts.len() - listing.attempts.count_dead(now);
         }
+        let dead_attempts = state.attempts_due.iter_dead(now);
+        dead_records +=
+            dead_attempts.iter().map(|slot| is_over(state.attempts[*slot as usize].remembered)).sum::<usize>();
         let dead_presences = state.presence_due.count_dead(now)
             + dead_listings.iter().map(|slot| live_presences(&state.listings[*slot as usize], now)).sum::<usize>();
         Outcome::Answer(Answer::Status(Box::new(Status {
             listings: count(state.listings.len(), dead_listings.len(), limits.listings),
             unproven_listings: count(state.unproven as usize, dead_unproven, limits.unproven_listings),
             presence: count(state.presence_due.len(), dead_presences, limits.presence),
-            attempts: count(state.attempts.len(), state.attempts_due.count_dead(now) + orphans, limits.attempts),
-            idempotency: count(state.remembered.len(), state.remembered_due.count_dead(now), limits.idempotency),
+            attempts: count(state.attempts.len(), dead_attempts.len() + orphans, limits.attempts),
+            idempotency: count(state.remembered.len(), dead_records, limits.idempotency),
             replay: count(state.replay.len(), state.replay.count_dead(now), limits.replay),
             revocations: count(state.revocations.len(), state.revocations.count_dead(now), limits.revocations),
             drain: self.drain_deadline(),

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The counts that only the lane can tell; whoever serves metrics refreshes them.
 #[derive(Debug, Default)]
-pub struct StoreGauges(Mutex<Option<Status>>);
+pub(super) struct StoreGauges(Mutex<Option<Status>>);
 
 impl StoreGauges {
     /// Asks the store. A store that does not answer any more has no counts.
-    pub async fn refresh(&self, service: &Service) {
+    pub(super) async fn refresh(&self, service: &Service) {
         let status = service.status().await.ok().map(|applied| applied.value);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
@@ -38,7 +38,7 @@ impl fmt::Debug for StoreCollector {
 }
 
 /// Registers the store's metrics.
-pub fn register_store(registry: &mut Registry, service: Arc<Service>, gauges: Arc<StoreGauges>) {
+pub(super) fn register_store(registry: &mut Registry, service: Arc<Service>, gauges: Arc<StoreGauges>) {
     registry.register_collector(Box::new(StoreCollector { service, gauges }));
 }
 
@@ -59,32 +59,32 @@ impl Collector for StoreCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         if let Some(status) = self.gauges.status() {
             let live = counts(&status).map(|(name, count)| ([("resource", name)], count.live));
-            family(&mut encoder, "rendezvous_store_records", "Live records by resource", live)?;
+            family(&mut encoder, "rendezvous_store_records", "Live records by resource.", live)?;
             let ceilings = counts(&status).map(|(name, count)| ([("resource", name)], count.ceiling));
-            family(&mut encoder, "rendezvous_store_records_ceiling", "Most live records by resource", ceilings)?;
+            family(&mut encoder, "rendezvous_store_records_ceiling", "Most live records by resource.", ceilings)?;
         }
         let (creations, keep_alives) = self.service.queued();
         let queued = [([("class", "creation")], creations), ([("class", "keep_alive")], keep_alives)];
         let queued = queued.map(|(labels, count)| (labels, u32::try_from(count).unwrap_or(u32::MAX)));
-        family(&mut encoder, "rendezvous_lane_queued_commands", "Commands that wait for the writer by class", queued)?;
+        family(&mut encoder, "rendezvous_lane_queued_commands", "Commands that wait for the writer by class.", queued)?;
         let (published, age_ms) = self.service.published();
         gauge(
             &mut encoder,
             "rendezvous_snapshot_age",
-            "Age of what browsing sees",
+            "For how long browsing has been behind the last commit.",
             Some(&Unit::Seconds),
             age_ms as f64 / 1e3,
         )?;
-        gauge(&mut encoder, "rendezvous_snapshot_commit", "Commit that browsing sees", None, published as f64)?;
+        gauge(&mut encoder, "rendezvous_snapshot_commit", "Commit that browsing sees.", None, published as f64)?;
         gauge(
             &mut encoder,
             "rendezvous_store_commit",
-            "Commit of the last transition",
+            "Commit of the last transition.",
             None,
             self.service.last_commit() as f64,
         )?;
         let polls = self.service.waiting_polls();
-        gauge(&mut encoder, "rendezvous_long_polls_waiting", "Long polls that wait", None, f64::from(polls))?;
+        gauge(&mut encoder, "rendezvous_long_polls_waiting", "Long polls that wait.", None, f64::from(polls))?;
         let availability = self.service.availability();
         let states = [
             ([("state", "available")], availability == Availability::Available),
@@ -92,7 +92,7 @@ impl Collector for StoreCollector {
             ([("state", "unavailable")], availability == Availability::Unavailable),
         ];
         let states = states.map(|(labels, is)| (labels, u32::from(is)));
-        family(&mut encoder, "rendezvous_store_availability", "1 for the state that the store is in", states)
+        family(&mut encoder, "rendezvous_store_availability", "1 for the state that the store is in.", states)
     }
 }
 

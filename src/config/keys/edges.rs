@@ -1,9 +1,10 @@
-//! `[turn]`, `[trust]`, `[http]` and `[udp]`.
+//! `[turn]`, `[trust]`, `[http]`, `[rates]` and `[udp]`.
 
 use super::{Access, Key};
 use crate::config::Config;
 
 const DAY_MS: u32 = 86_400_000;
+const MILLION: u32 = 1_000_000;
 
 pub(super) static KEYS: &[Key<Config>] = &[
     key!(
@@ -48,11 +49,118 @@ pub(super) static KEYS: &[Key<Config>] = &[
         "[\"https://play.example.net\"]",
         Access::Texts { get: |c| &c.http.cors_origins, set: |c, value| c.http.cors_origins = value }
     ),
+    number!(
+        "http.guest_token_ttl_ms",
+        1_000..=2_592_000_000,
+        "ms",
+        "Lifetime of a guest's token; a guest renews it with the old one and keeps the name.",
+        http.guest_token_ttl_ms
+    ),
+    millis!(
+        "http.header_timeout_ms",
+        100..=60_000,
+        "A request's head has to arrive in this time.",
+        http.limits.header_timeout
+    ),
+    millis!(
+        "http.body_timeout_ms",
+        100..=60_000,
+        "A request's body has to arrive in this time.",
+        http.limits.body_timeout
+    ),
+    millis!("http.idle_timeout_ms", 100..=600_000, "An idle connection is closed after it.", http.limits.idle_timeout),
+    millis!(
+        "http.write_timeout_ms",
+        100..=60_000,
+        "An answer has to be taken in this time.",
+        http.limits.write_timeout
+    ),
+    count!("http.body_bytes", 4_096..=1_048_576, "bytes", "Longest body on directory routes.", http.limits.body_bytes),
+    number!(
+        "rates.guests_per_s",
+        1..=MILLION,
+        "requests a second",
+        "New guests of one source.",
+        http.rates.guests.per_second
+    ),
+    number!("rates.guests_burst", 1..=MILLION, "requests", "The same at once.", http.rates.guests.burst),
+    number!(
+        "rates.creations_per_s",
+        1..=MILLION,
+        "requests a second",
+        "Registrations and attempts of one source.",
+        http.rates.creations.per_second
+    ),
+    number!("rates.creations_burst", 1..=MILLION, "requests", "The same at once.", http.rates.creations.burst),
+    number!(
+        "rates.browsing_per_s",
+        1..=MILLION,
+        "requests a second",
+        "Browsing of one source; generous, for a table of fixed size is shared.",
+        http.rates.browsing.per_second
+    ),
+    number!("rates.browsing_burst", 1..=MILLION, "requests", "The same at once.", http.rates.browsing.burst),
+    number!(
+        "rates.principal_creations_per_s",
+        1..=MILLION,
+        "requests a second",
+        "Registrations and attempts of one principal.",
+        http.rates.principal_creations.per_second
+    ),
+    number!(
+        "rates.principal_creations_burst",
+        1..=MILLION,
+        "requests",
+        "The same at once.",
+        http.rates.principal_creations.burst
+    ),
+    number!(
+        "rates.principal_keep_alives_per_s",
+        1..=MILLION,
+        "requests a second",
+        "Renewals, deletions, closes, gate answers and reports of one principal; by source there is no bound, so that keep-alives get through.",
+        http.rates.principal_keep_alives.per_second
+    ),
+    number!(
+        "rates.principal_keep_alives_burst",
+        1..=MILLION,
+        "requests",
+        "The same at once.",
+        http.rates.principal_keep_alives.burst
+    ),
     key!(
         "udp.rfc3489",
         "true or false",
         "Whether Binding requests without the magic cookie (RFC 3489) are answered.",
         "",
         Access::Flag { get: |c| c.udp.rfc3489, set: |c, value| c.udp.rfc3489 = value }
+    ),
+    number!(
+        "udp.unproven_per_source_per_s",
+        1..=MILLION,
+        "answers a second",
+        "Answers longer than their request to one source that has proven nothing: keeps reflection small.",
+        udp.budgets.unproven_per_source_per_s
+    ),
+    number!(
+        "udp.unproven_global_per_s",
+        1..=MILLION,
+        "answers a second",
+        "The same over all sources, whatever their number.",
+        udp.budgets.unproven_global_per_s
+    ),
+    number!(
+        "udp.per_credential_per_s",
+        1..=MILLION,
+        "requests a second",
+        "Authenticated requests of one credential; more are answered 486.",
+        udp.budgets.per_credential_per_s
+    ),
+    count!(
+        "udp.questions",
+        1..=MILLION,
+        "requests",
+        "Authenticated requests that wait for the store; more are answered 500 with RV-RETRY-AFTER.",
+        udp.budgets.questions_max
     ),
 ];

@@ -84,19 +84,19 @@ pub(super) static KEYS: &[Key<Config>] = &[
         "Keep-alives that wait for the writer, in a room of their own, so that a flood of creations makes no listing expire.",
         limits.lane_keep_alives
     ),
-    number!(
+    count!(
         "limits.connections",
         1..=MILLION,
         "connections",
         "HTTP connections; at the ceiling the one that is idle for longest goes.",
-        limits.connections
+        http.limits.connections
     ),
-    number!(
+    count!(
         "limits.connections_per_source",
         1..=MILLION,
         "connections",
         "HTTP connections of one source; a carrier's shared address has many players behind it.",
-        limits.connections_per_source
+        http.limits.connections_per_source
     ),
     number!("limits.long_polls", 1..=4_000_000, "requests", "Waiting long polls; limits.listings + 2 x limits.attempts + 1024 when not set: one per listing and two per attempt always fit.", derived "46024", limits.long_polls),
 ];

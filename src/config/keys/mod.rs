@@ -75,6 +75,42 @@ macro_rules! number {
     };
 }
 
+/// A number that its owner keeps as `usize`.
+macro_rules! count {
+    ($path:literal, $min:literal..=$max:expr, $unit:literal, $reason:literal, $($field:ident).+) => {
+        Key {
+            path: $path,
+            unit: $unit,
+            reason: $reason,
+            example: "",
+            access: Access::Number {
+                min: $min,
+                max: $max,
+                get: |c| u32::try_from(c.$($field).+).ok(),
+                set: |c, value| c.$($field).+ = value as usize,
+            },
+        }
+    };
+}
+
+/// A number of milliseconds that its owner keeps as a duration.
+macro_rules! millis {
+    ($path:literal, $min:literal..=$max:expr, $reason:literal, $($field:ident).+) => {
+        Key {
+            path: $path,
+            unit: "ms",
+            reason: $reason,
+            example: "",
+            access: Access::Number {
+                min: $min,
+                max: $max,
+                get: |c| u32::try_from(c.$($field).+.as_millis()).ok(),
+                set: |c, value| c.$($field).+ = std::time::Duration::from_millis(value.into()),
+            },
+        }
+    };
+}
+
 macro_rules! key {
     ($path:literal, $unit:literal, $reason:literal, $example:expr, $access:expr) => {
         Key { path: $path, unit: $unit, reason: $reason, example: $example, access: $access }

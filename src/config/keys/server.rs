@@ -40,10 +40,7 @@ pub(super) static KEYS: &[Key<Config>] = &[
         "",
         Access::Word {
             words: &["lane", "single-lock"],
-            get: |c| Some(match c.server.store {
-                StoreKind::Lane => "lane",
-                StoreKind::SingleLock => "single-lock",
-            }),
+            get: |c| Some(c.server.store.name()),
             set: |c, word| c.server.store = if word == "lane" { StoreKind::Lane } else { StoreKind::SingleLock },
         }
     ),

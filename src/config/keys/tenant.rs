@@ -1,7 +1,8 @@
 //! `[[tenant]]` and `[tenant.jwt]`.
 
 use super::{Access, Key};
-use crate::config::sections::{Browse, JwtAlgorithm, Tenant};
+use crate::config::sections::{Browse, Tenant};
+use crate::edge::http::JwtAlgorithm;
 
 pub(super) static KEYS: &[Key<Tenant>] = &[
     key!(
@@ -42,8 +43,8 @@ pub(super) static KEYS: &[Key<Tenant>] = &[
         "\"HS256\"",
         Access::Word {
             words: &["HS256", "EdDSA", "RS256", "ES256"],
-            get: |t| t.jwt.algorithm.map(JwtAlgorithm::name),
-            set: |t, word| t.jwt.algorithm = JwtAlgorithm::parse(word),
+            get: |t| t.jwt.algorithm.map(algorithm_name),
+            set: |t, word| t.jwt.algorithm = algorithm(word),
         }
     ),
     key!(
@@ -76,18 +77,16 @@ pub(super) static KEYS: &[Key<Tenant>] = &[
     ),
 ];
 
-impl JwtAlgorithm {
-    /// The name in a token's header.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hs256 => "HS256",
-            Self::EdDsa => "EdDSA",
-            Self::Rs256 => "RS256",
-            Self::Es256 => "ES256",
-        }
+fn algorithm_name(algorithm: JwtAlgorithm) -> &'static str {
+    match algorithm {
+        JwtAlgorithm::Hs256 => "HS256",
+        JwtAlgorithm::EdDsa => "EdDSA",
+        JwtAlgorithm::Rs256 => "RS256",
+        JwtAlgorithm::Es256 => "ES256",
     }
+}
 
-    fn parse(name: &str) -> Option<Self> {
-        [Self::Hs256, Self::EdDsa, Self::Rs256, Self::Es256].into_iter().find(|algorithm| algorithm.name() == name)
-    }
+fn algorithm(name: &str) -> Option<JwtAlgorithm> {
+    let all = [JwtAlgorithm::Hs256, JwtAlgorithm::EdDsa, JwtAlgorithm::Rs256, JwtAlgorithm::Es256];
+    all.into_iter().find(|algorithm| algorithm_name(*algorithm) == name)
 }

@@ -59,7 +59,7 @@ impl Answerer {
             answer = answer.offer(offer.attempt.0, left_ms(offer.deadline, now));
         }
         if let Some(deadline) = present.value.draining {
-            let retry = left_ms(deadline, now).saturating_add(reply.spread % DRAIN_SPREAD_MS);
+            let retry = left_ms(deadline, now).saturating_add(reply.spread_ms(DRAIN_SPREAD_MS));
             answer = answer.u32(AttributeType::RV_RETRY_AFTER, retry);
         }
         signed(reply, answer)
@@ -113,7 +113,7 @@ impl Answerer {
         let error = |code| error(code, reply.transaction);
         let answer = match refusal(failure) {
             Refusal::Forbidden(reason @ Reason::Draining) => {
-                let spread = reply.spread % DRAIN_SPREAD_MS;
+                let spread = reply.spread_ms(DRAIN_SPREAD_MS);
                 error(403).u16(AttributeType::RV_REASON, reason.number()).u32(AttributeType::RV_RETRY_AFTER, spread)
             }
             Refusal::Forbidden(reason) => error(403).u16(AttributeType::RV_REASON, reason.number()),
@@ -204,7 +204,7 @@ fn success(reply: &ReplyTo) -> MessageBuilder {
 }
 
 fn later(answer: MessageBuilder, reply: &ReplyTo) -> MessageBuilder {
-    let retry = OVERLOAD_RETRY_MS + reply.spread % OVERLOAD_RETRY_MS;
+    let retry = OVERLOAD_RETRY_MS + reply.spread_ms(OVERLOAD_RETRY_MS);
     answer.u16(AttributeType::RV_REASON, Reason::Overloaded.number()).u32(AttributeType::RV_RETRY_AFTER, retry)
 }
 

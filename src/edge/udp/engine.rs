@@ -35,21 +35,9 @@ pub(super) struct Asker<L> {
     pub(super) answerer: Answerer,
 }
 
-impl<L> Clone for Asker<L> {
-    fn clone(&self) -> Self {
-        Self {
-            lane: Arc::clone(&self.lane),
-            clock: Arc::clone(&self.clock),
-            sockets: Arc::clone(&self.sockets),
-            metrics: Arc::clone(&self.metrics),
-            answerer: self.answerer.clone(),
-        }
-    }
-}
-
 impl<L: Lane> Asker<L> {
     /// Asks the lane and sends its answer, with lifetimes as of the moment of sending.
-    async fn ask(self, question: Question) {
+    async fn ask(&self, question: Question) {
         let reply = &question.reply;
         let (kind, transmit) = match question.ask {
             Ask::Presence(presence) => {
@@ -72,7 +60,7 @@ impl<L: Lane> Asker<L> {
 
 /// All state of the loop.
 pub(super) struct Engine<L> {
-    asker: Asker<L>,
+    asker: Arc<Asker<L>>,
     responder: Responder,
     introducer: Introducer,
     notices: Arc<UdpNotices>,
@@ -101,7 +89,7 @@ impl<L: Lane> Engine<L> {
     ) -> Self {
         Self {
             introducer: Introducer::new(protocol, asker.answerer.clone()),
-            asker,
+            asker: Arc::new(asker),
             responder,
             notices,
             routes: Routes::default(),
@@ -163,6 +151,7 @@ impl<L: Lane> Engine<L> {
                 self.errors_in_a_row += 1;
                 if self.errors_in_a_row >= ERRORS_BEFORE_REST {
                     self.errors_in_a_row = 0;
+                    tracing::warn!(socket, %error, "UDP receive keeps failing");
                     tokio::time::sleep(ERROR_REST).await;
                 }
             }
@@ -184,10 +173,10 @@ impl<L: Lane> Engine<L> {
                     None => asker.metrics.silence(Silence::Budget),
                 }
                 if let Some(permit) = self.permit() {
-                    let lane = Arc::clone(&self.asker.lane);
+                    let asker = Arc::clone(&self.asker);
                     self.questions.spawn(async move {
                         // Only the owner's view shows it; there is nobody to tell when it was refused.
-                        let _ = lane.note(note).await;
+                        let _ = asker.lane.note(note).await;
                         drop(permit);
                     });
                 }
@@ -205,7 +194,7 @@ impl<L: Lane> Engine<L> {
         let endpoint = question.reply.endpoint;
         let default = self.asker.sockets.default_route(endpoint.family());
         self.routes.note(endpoint, question.reply.local, default);
-        let asker = self.asker.clone();
+        let asker = Arc::clone(&self.asker);
         self.questions.spawn(async move {
             asker.ask(question).await;
             drop(permit);

@@ -163,6 +163,11 @@ impl UdpMetrics {
     }
 
     #[cfg(test)]
+    pub(super) fn notices_of(&self, kind: NoticeKind) -> u64 {
+        self.notices.at(kind as usize)
+    }
+
+    #[cfg(test)]
     pub(super) fn received_count(&self) -> u64 {
         self.received.get()
     }

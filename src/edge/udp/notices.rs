@@ -1,7 +1,7 @@
 //! From the writer to the edge, without a wait: a bounded queue of what UDP has to tell somebody.
 
 use crate::domain::{AttemptId, Endpoint, Event, Introduction, ListingId, MonoTime};
-use crate::store::Observer;
+use crate::service::Observer;
 use crossbeam::queue::ArrayQueue;
 use prometheus_client::metrics::counter::Counter;
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use super::lane::BindRequest;
 use super::username::{MessageKey, Username};
-use crate::domain::{Endpoint, NoteUnverified, Presence};
+use crate::domain::{Endpoint, Fingerprint, NoteUnverified, Presence};
 use crate::stun::TransactionId;
 use std::net::{IpAddr, SocketAddr};
 
@@ -125,6 +125,14 @@ pub struct ReplyTo {
     /// Whose key signs the answer.
     pub(super) username: Username,
     pub(super) key: MessageKey,
-    /// Spreads retry advice; taken from the datagram, so that the same datagram gets the same advice.
-    pub(super) spread: u32,
+    /// Fingerprint of the whole request.
+    pub(super) datagram: Fingerprint,
+}
+
+impl ReplyTo {
+    /// A number below `span_ms` that spreads retry advice: as good as random between requests, since the digest covers
+    /// their integrity value, and the same for the same bytes.
+    pub(super) fn spread_ms(&self, span_ms: u32) -> u32 {
+        self.datagram.0 as u32 % span_ms
+    }
 }

@@ -169,7 +169,7 @@ impl Responder {
         if !self.per_credential.take(reply.username, request.now) {
             return Decision::Transmit(self.answerer.over_quota(&reply));
         }
-        Decision::Ask(Box::new(Question { ask: ask(request, &claim, &reply, issued), reply }))
+        Decision::Ask(Box::new(Question { ask: ask(&claim, &reply, issued), reply }))
     }
 
     /// USERNAME's shape, REALM and integrity, checked without a look at any state.
@@ -182,8 +182,6 @@ impl Responder {
         if !request.message.verify_integrity(&key.0) {
             return None;
         }
-        // The low bits of a digest that covers the integrity value: as good as random, the same for the same bytes.
-        let spread = fingerprint(request.message.bytes()).0 as u32;
         Some(ReplyTo {
             source: request.arrival.source,
             endpoint: request.endpoint,
@@ -191,7 +189,7 @@ impl Responder {
             transaction: request.message.transaction(),
             username,
             key,
-            spread,
+            datagram: fingerprint(request.message.bytes()),
         })
     }
 
@@ -278,8 +276,8 @@ fn claim<'a>(message: &Message<'a>) -> Option<Claim<'a>> {
 }
 
 /// The question that a verified request asks.
-fn ask(request: &Request<'_>, claim: &Claim<'_>, reply: &ReplyTo, nonce_issued: MonoTime) -> Ask {
-    let (endpoint, datagram) = (request.endpoint, fingerprint(request.message.bytes()));
+fn ask(claim: &Claim<'_>, reply: &ReplyTo, nonce_issued: MonoTime) -> Ask {
+    let (endpoint, datagram) = (reply.endpoint, reply.datagram);
     let bind =
         |attempt, role, listing| Ask::Bind(BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued });
     match reply.username {

@@ -49,6 +49,12 @@ impl UdpEdge {
         self.metrics.register(registry);
     }
 
+    /// The counters, for tests that look at them from outside of the loop.
+    #[cfg(test)]
+    pub(super) fn metrics(&self) -> Arc<UdpMetrics> {
+        Arc::clone(&self.metrics)
+    }
+
     /// Serves until `shutdown` resolves. Questions that wait for the lane then are dropped, which cancels them (K1).
     pub async fn run(self, service: Arc<Service>, shutdown: impl Future<Output = ()> + Send) {
         let protocol = Protocol {
@@ -73,6 +79,7 @@ impl UdpEdge {
         let responder = Responder::new(protocol, &budgets, sockets.addresses(), classic);
         let asker = Asker { lane, clock, sockets, metrics, answerer: responder.answerer().clone() };
         let mut engine = Engine::new(asker, responder, protocol, notices, budgets.questions_max);
+        tracing::debug!(instance = %protocol.instance, "UDP edge serves");
         tokio::pin!(shutdown);
         tokio::select! {
             () = &mut shutdown => {}

@@ -147,6 +147,19 @@ mod tests {
         Offer { attempt: AttemptId(attempt), listing: ListingId(listing), host, deadline: START.plus_ms(30_000) }
     }
 
+    fn introduction_of(attempt: u128) -> Introduction {
+        let Offer { attempt, listing, host, deadline } = offer(attempt, 1);
+        Introduction {
+            attempt,
+            listing,
+            pairs: [None, None],
+            candidates: [Vec::new(), Vec::new()],
+            last_bound: [host, host],
+            at: START,
+            deadline,
+        }
+    }
+
     /// Milliseconds at which something was sent, looking every millisecond.
     fn sent(schedule: &mut Schedule, from_ms: u64, to_ms: u64) -> Vec<u64> {
         let mut at = Vec::new();
@@ -177,6 +190,13 @@ mod tests {
         schedule.accept(Notice::Settled(AttemptId(1)), START.plus_ms(100));
         assert!(sent(&mut schedule, 100, 5_000).is_empty());
         assert!(schedule.pending.is_empty() && schedule.due.is_empty());
+
+        schedule.accept(Notice::Offer(offer(2, 1)), START.plus_ms(6_000));
+        assert_eq!(sent(&mut schedule, 6_000, 6_100), [6_000]);
+        let introduction = Box::new(introduction_of(2));
+        let accepted = schedule.accept(Notice::Introduced(introduction.clone()), START.plus_ms(6_100));
+        assert_eq!(accepted, Accepted::Introduce(introduction));
+        assert!(sent(&mut schedule, 6_100, 9_000).is_empty());
     }
 
     #[test]
@@ -189,6 +209,8 @@ mod tests {
         schedule.accept(Notice::Offer(offer(2, 1)), START.plus_ms(6_000));
         schedule.accept(Notice::DrainBegan(START.plus_ms(6_750)), START.plus_ms(6_000));
         assert_eq!(sent(&mut schedule, 6_000, 9_000), [6_000, 6_250]);
+        let late = schedule.accept(Notice::Introduced(Box::new(introduction_of(3))), START.plus_ms(6_750));
+        assert_eq!(late, Accepted::Scheduled, "an introduction that nobody may use any more");
     }
 
     #[test]

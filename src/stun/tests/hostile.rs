@@ -103,6 +103,8 @@ fn case_s8_truncated_or_short_integrity_proves_nothing() {
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
+
     #[test]
     fn arbitrary_bytes_never_panic(raw in proptest::collection::vec(proptest::num::u8::ANY, 0..400)) {
         drive(&raw);

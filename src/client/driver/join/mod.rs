@@ -1,0 +1,273 @@
+//! Joins a game.
+
+mod failure;
+
+pub use failure::{JoinFailure, Step};
+
+use super::{Port, resolve, sleep_until, system_entropy};
+use crate::client::core::{Attempt, AttemptEvent, AttemptSetup, BindRefusal, Path, is_stun};
+use crate::client::error::Error;
+use crate::client::http::{AttemptView, Directory, JoinRequest, JoinTicket, PathKind};
+use crate::clock::{Clock, SystemClock};
+use crate::credentials::Secret;
+use crate::domain::{AttemptId, ListingId, MonoTime, Role};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Tries of the first call when no answer comes; all with one idempotency key, so that they make one attempt.
+const CREATE_TRIES: u32 = 3;
+/// Pause between them.
+const CREATE_PAUSE: Duration = Duration::from_millis(500);
+/// Until the first signed answer says better: past the longest lifetime of an attempt.
+const DEADLINE_MS: u64 = 120_000;
+/// One long poll; the server's bound is 30 s.
+const POLL_WAIT: Duration = Duration::from_secs(25);
+/// Pause after a long poll that failed.
+const POLL_PAUSE: Duration = Duration::from_secs(1);
+
+/// What happened to the attempt.
+#[derive(Debug)]
+pub enum JoinNews {
+    /// The server sees this side.
+    Bound {
+        /// Own address.
+        mapped: SocketAddr,
+    },
+    /// One family can't be bound; another one may.
+    FamilyEnded {
+        /// The server's address.
+        server: SocketAddr,
+        /// Why.
+        refusal: BindRefusal,
+    },
+    /// The punch has begun.
+    Introduced {
+        /// The host's addresses.
+        peers: Vec<SocketAddr>,
+    },
+    /// The host can be reached: send the game's datagrams there.
+    Connected(Path),
+    /// It won't work. Nothing but datagrams follows.
+    Failed(JoinFailure),
+    /// A datagram of the game.
+    Datagram {
+        /// From where.
+        from: SocketAddr,
+        /// All of it.
+        bytes: Vec<u8>,
+    },
+}
+
+/// A finished call.
+struct Seen(Result<AttemptView, Error>);
+
+/// One join. Await [`Join::connect`], then go on awaiting [`Join::next`]: the host may need answers for a moment longer.
+#[derive(Debug)]
+pub struct Join {
+    directory: Directory,
+    port: Port,
+    clock: SystemClock,
+    attempt: Attempt,
+    peer_key: Secret,
+    bound: bool,
+    tried: Vec<SocketAddr>,
+    over: bool,
+    jobs: JoinSet<Seen>,
+    /// At most what one datagram or one call gives; drained before more is taken in.
+    news: VecDeque<JoinNews>,
+}
+
+impl Join {
+    /// Creates the attempt and begins to bind. The directory needs a token.
+    pub async fn start(
+        directory: Directory,
+        port: Port,
+        listing: ListingId,
+        request: &JoinRequest,
+    ) -> Result<Self, Error> {
+        let mut entropy = system_entropy()?;
+        let ticket = create(&directory, listing, request, &entropy.key()).await?;
+        let servers = resolve::servers(&ticket.stun, directory.authority(), port.families()).await?;
+        let clock = SystemClock::new();
+        let now = clock.mono();
+        let setup = AttemptSetup {
+            attempt: ticket.attempt_id,
+            role: Role::Joiner,
+            username: ticket.bind.username,
+            password: ticket.bind.password,
+            peer_key: ticket.peer_key.clone(),
+            servers,
+            deadline: now.plus_ms(DEADLINE_MS),
+        };
+        let mut join = Self {
+            directory,
+            port,
+            clock,
+            attempt: Attempt::new(setup, entropy, now),
+            peer_key: ticket.peer_key,
+            bound: false,
+            tried: Vec::new(),
+            over: false,
+            jobs: JoinSet::new(),
+            news: VecDeque::new(),
+        };
+        join.watch(0, Duration::ZERO);
+        Ok(join)
+    }
+
+    /// The attempt.
+    pub fn attempt(&self) -> AttemptId {
+        self.attempt.id()
+    }
+
+    /// Both sides have it and nobody else; a game can derive its own keys from it.
+    pub fn peer_key(&self) -> &Secret {
+        &self.peer_key
+    }
+
+    /// The sockets.
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    /// Sends a datagram of the game.
+    pub async fn send(&self, to: SocketAddr, bytes: &[u8]) {
+        self.port.send(to, bytes).await;
+    }
+
+    /// Works until the host is reached or can't be. The game's datagrams that come meanwhile are dropped.
+    pub async fn connect(&mut self) -> Result<Path, JoinFailure> {
+        loop {
+            match self.next().await {
+                JoinNews::Connected(path) => return Ok(path),
+                JoinNews::Failed(failure) => return Err(failure),
+                JoinNews::Bound { .. }
+                | JoinNews::FamilyEnded { .. }
+                | JoinNews::Introduced { .. }
+                | JoinNews::Datagram { .. } => {}
+            }
+        }
+    }
+
+    /// The next thing that happened. Cancel safe.
+    pub async fn next(&mut self) -> JoinNews {
+        loop {
+            if let Some(news) = self.news.pop_front() {
+                return news;
+            }
+            let now = self.clock.mono();
+            self.run_attempt(now).await;
+            if !self.news.is_empty() {
+                continue;
+            }
+            let due = self.attempt.poll_timeout();
+            tokio::select! {
+                (datagram, from) = self.port.receive() => {
+                    if is_stun(datagram) {
+                        self.attempt.handle_input(datagram, from, self.clock.mono());
+                    } else {
+                        self.news.push_back(JoinNews::Datagram { from, bytes: datagram.to_vec() });
+                    }
+                }
+                Some(done) = self.jobs.join_next() => {
+                    if let Ok(Seen(state)) = done {
+                        self.seen(state);
+                    }
+                }
+                () = sleep_until(&self.clock, due) => {}
+            }
+        }
+    }
+
+    /// Tells the server how it went, for its metrics. Best effort.
+    pub async fn report(&self, path: PathKind) -> Result<(), Error> {
+        self.directory.report(self.attempt(), path).await
+    }
+
+    /// Gives up early, so that the host needn't wait.
+    pub async fn abandon(&self) -> Result<(), Error> {
+        self.directory.close_attempt(self.attempt()).await
+    }
+
+    async fn run_attempt(&mut self, now: MonoTime) {
+        if self.attempt.poll_timeout().is_some_and(|due| due.is_past(now)) {
+            self.attempt.handle_timeout(now);
+        }
+        while let Some(transmit) = self.attempt.poll_transmit() {
+            self.port.transmit(&transmit).await;
+        }
+        while let Some(event) = self.attempt.poll_event() {
+            let news = match event {
+                AttemptEvent::Bound { mapped } => {
+                    self.bound = true;
+                    JoinNews::Bound { mapped }
+                }
+                AttemptEvent::FamilyEnded { server, refusal } => JoinNews::FamilyEnded { server, refusal },
+                AttemptEvent::Introduced { peers } => {
+                    self.tried.extend(&peers);
+                    JoinNews::Introduced { peers }
+                }
+                AttemptEvent::Connected(path) => JoinNews::Connected(path),
+                AttemptEvent::NotIntroduced(refusal) if self.bound || !refusal.is_about_address() => {
+                    JoinNews::Failed(JoinFailure::NotIntroduced(refusal))
+                }
+                AttemptEvent::NotIntroduced(refusal) => JoinNews::Failed(JoinFailure::NotBound(refusal)),
+                AttemptEvent::PunchFailed => {
+                    JoinNews::Failed(JoinFailure::PunchFailed { tried: std::mem::take(&mut self.tried) })
+                }
+            };
+            let ends = matches!(news, JoinNews::Connected(_) | JoinNews::Failed(_));
+            if ends && self.over {
+                continue;
+            }
+            self.over |= ends;
+            self.news.push_back(news);
+        }
+    }
+
+    /// Watches the attempt over HTTP: only there a refusal comes with its reason.
+    fn watch(&mut self, after: u64, pause: Duration) {
+        let (directory, attempt) = (self.directory.clone(), self.attempt.id());
+        self.jobs.spawn(async move {
+            tokio::time::sleep(pause).await;
+            Seen(directory.attempt_state(attempt, after, POLL_WAIT).await)
+        });
+    }
+
+    fn seen(&mut self, state: Result<AttemptView, Error>) {
+        if self.over || !self.tried.is_empty() {
+            return;
+        }
+        match state {
+            Ok(view) if view.is_over() => {
+                self.over = true;
+                let failure = JoinFailure::Ended { state: view.state, reason: view.reason };
+                self.news.push_back(JoinNews::Failed(failure));
+            }
+            // Introduced: what follows comes over UDP.
+            Ok(view) if view.state == "introduced" => {}
+            Ok(view) => self.watch(view.commit, Duration::ZERO),
+            Err(_) => self.watch(0, POLL_PAUSE),
+        }
+    }
+}
+
+async fn create(
+    directory: &Directory,
+    listing: ListingId,
+    request: &JoinRequest,
+    key: &str,
+) -> Result<JoinTicket, Error> {
+    let mut tries = 1;
+    loop {
+        match directory.attempt(listing, request, key).await {
+            Err(Error::Unreachable { .. } | Error::Timeout { .. }) if tries < CREATE_TRIES => {
+                tries += 1;
+                tokio::time::sleep(CREATE_PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The calls against a small server on loopback that answers as it is told and notes what it was asked.
+
+use super::*;
+use crate::client::error::Code;
+use crate::domain::{AttemptId, ListingId};
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
+
+/// What was asked: method and path, headers, body.
+#[derive(Clone, Debug)]
+struct Asked {
+    line: String,
+    headers: HeaderMap,
+    body: String,
+}
+
+/// Status, headers and body to answer with.
+type Scripted = (u16, Vec<(&'static str, &'static str)>, &'static str);
+
+#[derive(Default)]
+struct State {
+    script: VecDeque<Scripted>,
+    asked: Vec<Asked>,
+    connections: usize,
+}
+
+struct Stub {
+    url: String,
+    state: Arc<Mutex<State>>,
+}
+
+impl Stub {
+    async fn start(script: Vec<Scripted>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(Mutex::new(State { script: script.into(), ..State::default() }));
+        let shared = state.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                shared.lock().unwrap().connections += 1;
+                let shared = shared.clone();
+                let service = service_fn(move |request| answer(shared.clone(), request));
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+                );
+            }
+        });
+        Self { url, state }
+    }
+
+    fn directory(&self) -> Directory {
+        Directory::new(&self.url, "demo").unwrap().with_token(Secret::new("the-token"))
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.state.lock().unwrap().asked.clone()
+    }
+}
+
+async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let (parts, body) = request.into_parts();
+    let body = String::from_utf8(body.collect().await?.to_bytes().to_vec()).unwrap();
+    let scripted = {
+        let mut state = state.lock().unwrap();
+        let line = format!("{} {}", parts.method, parts.uri);
+        state.asked.push(Asked { line, headers: parts.headers, body });
+        state.script.pop_front()
+    };
+    // Without a script the server never answers.
+    let Some((status, headers, body)) = scripted else { return std::future::pending().await };
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(name, value);
+    }
+    Ok(response.body(Full::new(Bytes::from(body))).unwrap())
+}
+
+const REGISTERED: &str = r#"{"listing_id":"0190b5d2a3c47e8f9a0b1c2d3e4f5a6b","version":1,"expires_at":"2026-03-01T12:00:00.000Z",
+    "ttl_ms":60000,"lease_token":"the-lease-token","new_member":{"of":"a newer server"},
+    "presence":{"username":"p1.0190b5d2a3c47e8f9a0b1c2d3e4f5a6b","password":"the-password","realm":"rendezvous",
+    "interval_ms":17000,"ttl_ms":65000,"stun":["stun:203.0.113.1:3478"],"also":"new"}}"#;
+
+fn listing() -> ListingId {
+    ListingId::parse("0190b5d2a3c47e8f9a0b1c2d3e4f5a6b").unwrap()
+}
+
+fn registration() -> Registration {
+    Registration {
+        protocol: "arena/3".into(),
+        details: ListingDetails { name: "Friday night".into(), max_players: 8, ..ListingDetails::default() },
+        ..Registration::default()
+    }
+}
+
+#[tokio::test]
+async fn a_registration_carries_key_and_token_and_reads_a_newer_answer() {
+    let instance = "0123456789abcdef0123456789abcdef";
+    let stub = Stub::start(vec![(201, vec![("rendezvous-instance", instance)], REGISTERED)]).await;
+    let registered = stub.directory().register(&registration(), "key-1").await.unwrap();
+    assert_eq!((registered.listing_id, registered.version, registered.ttl_ms), (listing(), 1, 60_000));
+    assert_eq!(registered.instance, InstanceId::parse(instance));
+    assert_eq!(registered.presence.stun, ["stun:203.0.113.1:3478"]);
+    let asked = &stub.asked()[0];
+    assert_eq!(asked.line, "POST /v1/tenants/demo/listings");
+    assert_eq!(asked.headers["authorization"], "Bearer the-token");
+    assert_eq!(asked.headers["idempotency-key"], "key-1");
+    assert_eq!(asked.headers["content-type"], "application/json");
+    let body: serde_json::Value = serde_json::from_str(&asked.body).unwrap();
+    let expected = serde_json::json!({
+        "protocol": "arena/3", "visibility": "public",
+        "details": { "name": "Friday night", "players": 0, "max_players": 8, "password_required": false },
+    });
+    assert_eq!(body, expected, "nothing that was not given, and no null");
+}
+
+#[tokio::test]
+async fn a_renewal_names_the_version_as_one_strong_tag() {
+    let renewed = r#"{"listing_id":"x","version":8,"expires_at":"t","ttl_ms":60000,"visibility":"public"}"#;
+    let stub = Stub::start(vec![(200, vec![], renewed), (204, vec![], "")]).await;
+    let (directory, token) = (stub.directory(), Secret::new("lease"));
+    let renewed = directory.renew(listing(), &token, 7, &Renewal::default()).await.unwrap();
+    assert_eq!((renewed.version, renewed.ttl_ms), (8, Some(60_000)));
+    directory.delete(listing(), &token).await.unwrap();
+    let asked = stub.asked();
+    assert_eq!(asked[0].line, format!("POST /v1/tenants/demo/listings/{}/renew", listing()));
+    assert_eq!(asked[0].headers["if-match"], "\"7\"");
+    assert_eq!(asked[0].headers["lease-token"], "lease");
+    assert_eq!(asked[0].body, "{}");
+    assert_eq!(asked[1].line, format!("DELETE /v1/tenants/demo/listings/{}", listing()));
+    assert_eq!(stub.state.lock().unwrap().connections, 1, "the connection is kept");
+}
+
+#[tokio::test]
+async fn browsing_is_conditional_and_values_are_encoded() {
+    let page = r#"{"listings":[{"listing_id":"0190b5d2a3c47e8f9a0b1c2d3e4f5a6b","protocol":"arena/3",
+        "created_at":"2026-03-01T12:00:00.000Z","name":"Friday night","players":3,"max_players":16,"later":1}],
+        "next_cursor":"abc/+="}"#;
+    let stub = Stub::start(vec![(200, vec![("etag", "W/\"e1\"")], page), (304, vec![], "")]).await;
+    let query = BrowseQuery {
+        protocol: "arena/3".into(),
+        limit: Some(100),
+        cursor: Some("abc/+=".into()),
+        filter: Some("players < 4 & \u{e9}".into()),
+    };
+    let Browsed::Page(page) = stub.directory().browse(&query, None).await.unwrap() else { panic!("a page") };
+    assert_eq!((page.listings[0].details.players, page.listings[0].details.name.as_str()), (3, "Friday night"));
+    assert_eq!((page.next_cursor.as_deref(), page.etag.as_deref()), (Some("abc/+="), Some("W/\"e1\"")));
+    assert_eq!(stub.directory().browse(&query, page.etag.as_deref()).await.unwrap(), Browsed::NotModified);
+    let asked = stub.asked();
+    let encoded = "protocol=arena%2F3&limit=100&cursor=abc%2F%2B%3D&filter=players%20%3C%204%20%26%20%C3%A9";
+    assert_eq!(asked[0].line, format!("GET /v1/tenants/demo/listings?{encoded}"));
+    assert!(!asked[0].headers.contains_key("if-none-match"));
+    assert_eq!(asked[1].headers["if-none-match"], "W/\"e1\"");
+}
+
+#[tokio::test]
+async fn refusals_are_typed_and_an_unknown_code_stays_readable() {
+    let problem = [("content-type", "application/problem+json"), ("retry-after", "7")].to_vec();
+    let stub = Stub::start(vec![
+        (412, problem.clone(), r#"{"status":412,"code":"conflict","detail":"stale","current_version":9}"#),
+        (400, vec![], r#"{"code":"invalid","errors":[{"pointer":"/details/name","detail":"too long"}]}"#),
+        (429, problem, r#"{"code":"capacity_exceeded","resource":"listings_per_owner"}"#),
+        (418, vec![], r#"{"code":"teapot","detail":"of a newer server"}"#),
+        (401, vec![], r#"{"code":"unauthenticated","reason":"stale_instance"}"#),
+    ])
+    .await;
+    let directory = stub.directory();
+    let mut problems = Vec::new();
+    for _ in 0..5 {
+        let error = directory.guest().await.unwrap_err();
+        problems.push(error.problem().cloned().unwrap_or_else(|| panic!("{error:?}")));
+    }
+    assert_eq!((problems[0].code.clone(), problems[0].current_version), (Code::Conflict, Some(9)));
+    assert_eq!(problems[1].to_string(), "the server answered 400 invalid; /details/name: too long");
+    assert_eq!(problems[2].retry_after, Some(Duration::from_secs(7)));
+    assert_eq!(problems[2].resource.as_deref(), Some("listings_per_owner"));
+    assert_eq!(problems[3].code, Code::Unrecognised("teapot".into()));
+    assert!(problems[3].to_string().contains("unrecognised code \"teapot\""), "{}", problems[3]);
+    assert_eq!(problems[4].reason.as_deref(), Some("stale_instance"));
+}
+
+#[test]
+fn every_code_reads_back_as_itself() {
+    for text in
+        ["not_found", "capacity_exceeded", "draining", "service_unavailable", "rate_limited", "headers_too_large"]
+    {
+        let code = Code::parse(text);
+        assert!(!matches!(code, Code::Unrecognised(_)), "{text}");
+        assert_eq!(code.as_str(), text);
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_rendezvous_server_is_said_to_be_none() {
+    let html = "<html>It works!</html>";
+    let stub =
+        Stub::start(vec![(200, vec![], html), (502, vec![], html), (201, vec![], "{\"listing_id\":\"X\"}")]).await;
+    let directory = stub.directory();
+    for _ in 0..2 {
+        let error = directory.guest().await.unwrap_err();
+        assert!(matches!(&error, Error::Malformed { .. }), "{error:?}");
+    }
+    let error = directory.register(&registration(), "k").await.unwrap_err();
+    assert!(error.to_string().contains("32 lower-case hex digits"), "{error}");
+}
+
+#[tokio::test]
+async fn silence_ends_with_a_timeout_and_a_closed_port_with_unreachable() {
+    let stub = Stub::start(Vec::new()).await;
+    let mut directory = stub.directory();
+    directory.answer_timeout = Duration::from_millis(50);
+    let error = directory.attempt_state(AttemptId(1), 4, Duration::from_millis(30)).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { after, .. } if after == Duration::from_millis(80)), "{error:?}");
+    assert!(stub.asked()[0].line.ends_with("?after=4&wait_ms=30"), "{}", stub.asked()[0].line);
+
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let error = Directory::new(&format!("http://{closed}"), "demo").unwrap().guest().await.unwrap_err();
+    assert!(matches!(&error, Error::Unreachable { server, .. } if *server == closed.to_string()), "{error:?}");
+    assert!(error.to_string().contains("refused"), "the innermost cause: {error}");
+}
+
+#[tokio::test]
+async fn an_endless_body_is_cut_off() {
+    let long: &'static str = Box::leak(" ".repeat(BODY_BYTES_MAX + 1).into_boxed_str());
+    let stub = Stub::start(vec![(200, vec![], long)]).await;
+    let error = stub.directory().guest().await.unwrap_err();
+    assert!(matches!(&error, Error::Unreachable { .. }), "{error:?}");
+}
+
+#[test]
+fn urls_that_cannot_work_are_refused_before_anything_is_sent() {
+    for (url, word) in [
+        ("127.0.0.1:8080", "http://"),
+        ("https://play.example", "no TLS"),
+        ("http://", "URL"),
+        ("http://user:secret@play.example", "without user"),
+        ("ftp://play.example", "http://"),
+    ] {
+        let error = Directory::new(url, "demo").unwrap_err();
+        assert!(error.to_string().contains(word), "{url}: {error}");
+    }
+    let directory = Directory::new("http://play.example/games/", "a b/c").unwrap();
+    assert_eq!((directory.prefix.as_str(), directory.tenant.as_str()), ("/games", "a%20b%2Fc"));
+}
+
+#[tokio::test]
+async fn case_o2_no_secret_is_printed() {
+    let stub = Stub::start(vec![(201, vec![], REGISTERED)]).await;
+    let directory = stub.directory();
+    let registered = directory.register(&registration(), "key").await.unwrap();
+    let shown = format!("{directory:?} {registered:?}");
+    for secret in ["the-token", "the-lease-token", "the-password"] {
+        assert!(!shown.contains(secret), "{secret}");
+    }
+}

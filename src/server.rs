@@ -1,1 +1,0 @@
-//! Composition of the whole server.

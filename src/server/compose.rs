@@ -1,0 +1,207 @@
+//! From a configuration to a running server.
+
+use super::stun_uris::stun_uris;
+use super::ticker::Ticker;
+use super::{Addresses, Server};
+use crate::clock::{SharedClock, SystemClock};
+use crate::config::{Browse, Config, StoreKind, Tenant};
+use crate::domain::limits::LimitsError;
+use crate::edge::http::{
+    BrowsePolicy, Cors, HttpServer, HttpSettings, JwtKeyError, KeyFingerprint, MetricsServer, MetricsText,
+    TenantSettings,
+};
+use crate::edge::udp::{Entropy, UdpEdge, UdpNotices, UdpSettings};
+use crate::service::{EntropyError, Fanout, InstanceKeys, Service, ServiceParts, SystemIds, WaitingAttempts, Waits};
+use crate::store::AnyStore;
+use crate::store::lane::{Lane, LaneSettings};
+use crate::store::single_lock::SingleLock;
+use crate::telemetry::Exposition;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// A limit breaks a promise.
+    Limits(LimitsError),
+    /// No entropy.
+    Entropy(EntropyError),
+    /// A listener could not be bound.
+    Bind {
+        /// The key of the configuration.
+        key: &'static str,
+        /// The system's word.
+        error: io::Error,
+    },
+    /// A thread could not be started.
+    Thread(io::Error),
+    /// A tenant's settings were refused by an edge.
+    Tenant {
+        /// The tenant.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limits(error) => error.fmt(f),
+            Self::Entropy(error) => error.fmt(f),
+            Self::Bind { key, error } => write!(f, "{key} could not be bound: {error}"),
+            Self::Thread(error) => write!(f, "a thread could not be started: {error}"),
+            Self::Tenant { name, reason } => write!(f, "tenant {name}: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl Server {
+    /// Builds and binds everything. Once it returns, requests and datagrams are answered.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let clock = SystemClock::new();
+        let (instance, keys) = InstanceKeys::random().map_err(StartError::Entropy)?;
+        let notices = Arc::new(UdpNotices::new());
+        let policy = config.policy();
+        let (waits, waiting_attempts) = (Waits::new(policy.long_polls), Arc::new(WaitingAttempts::default()));
+        let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone(), notices.clone()]);
+        let shared: SharedClock = Arc::new(clock);
+        let store = store(&config, shared.clone(), observer).map_err(StartError::Limits)?;
+        let service = Arc::new(Service::new(ServiceParts {
+            store,
+            clock: shared,
+            instance,
+            keys: keys.clone(),
+            limits: config.store_limits(),
+            policy,
+            ids: Box::new(SystemIds::new(clock)),
+            waits,
+            waiting_attempts,
+        }));
+        let udp = bind_udp(&config, &keys, notices)?;
+        service.set_stun_uris(stun_uris(&config.server.stun, &udp.local_addrs()));
+        let interval = Duration::from_millis(config.snapshot.publish_interval_ms.into());
+        let ticker = Ticker::start(service.clone(), interval).map_err(StartError::Thread)?;
+        let exposition = Arc::new(Exposition::default());
+        let text = exposition.text();
+        let settings = http_settings(&config, &keys, &text)?;
+        let http = HttpServer::bind(settings, service.clone()).await.map_err(bind_error("server.http"))?;
+        let mut upkeep = exposition.fill(&service, |registry| {
+            http.register_metrics(registry);
+            udp.register_metrics(registry);
+        });
+        let metrics = serve_metrics(config.server.metrics, text, &mut upkeep).await?;
+        let http_address = http.local_addr().map_err(bind_error("server.http"))?;
+        let addresses = Addresses { http: http_address, udp: udp.local_addrs(), metrics };
+        let (stop_udp, stopped) = tokio::sync::oneshot::channel();
+        let http_handle = http.handle();
+        let mut edges = JoinSet::new();
+        edges.spawn(http.run());
+        edges.spawn(udp.run(service.clone(), async {
+            // A dropped sender ends it as well.
+            let _ = stopped.await;
+        }));
+        let server = Self { service, addresses, http: http_handle, stop_udp, edges, ticker, _upkeep: upkeep };
+        server.log_start(&config);
+        Ok(server)
+    }
+
+    fn log_start(&self, config: &Config) {
+        tracing::info!(
+            event = "started",
+            instance = %self.instance(),
+            store = config.server.store.name(),
+            http = %self.http_addr(),
+            udp = ?self.addresses.udp.plain,
+            udp_auth = ?self.addresses.udp.auth,
+            metrics = ?self.metrics_addr(),
+            tenants = config.tenants.len(),
+        );
+        if config.tenants.is_empty() {
+            tracing::warn!(
+                event = "no_tenants",
+                "every path under /v1/tenants is not_found; add a [[tenant]] or try --dev"
+            );
+        }
+    }
+}
+
+fn bind_error(key: &'static str) -> impl FnOnce(io::Error) -> StartError {
+    move |error| StartError::Bind { key, error }
+}
+
+fn store(config: &Config, clock: SharedClock, observer: Arc<Fanout>) -> Result<AnyStore<SharedClock>, LimitsError> {
+    let limits = config.store_limits();
+    Ok(match config.server.store {
+        StoreKind::Lane => {
+            let settings = LaneSettings {
+                queue_creations: config.limits.lane_creations as usize,
+                queue_keep_alives: config.limits.lane_keep_alives as usize,
+                publish_interval_ms: config.snapshot.publish_interval_ms,
+            };
+            AnyStore::Lane(Lane::new(limits, settings, clock, observer)?)
+        }
+        StoreKind::SingleLock => AnyStore::SingleLock(SingleLock::new(limits, clock, observer)?),
+    })
+}
+
+fn bind_udp(config: &Config, keys: &InstanceKeys, notices: Arc<UdpNotices>) -> Result<UdpEdge, StartError> {
+    let settings = UdpSettings {
+        plain: config.server.udp.clone(),
+        auth: config.server.udp_auth.clone(),
+        budgets: config.udp.budgets,
+        classic: config.udp.rfc3489,
+        notices,
+        entropy: Entropy::new(*keys.nonces.expose()),
+    };
+    UdpEdge::bind(settings).map_err(bind_error("server.udp"))
+}
+
+async fn serve_metrics(
+    listen: Option<SocketAddr>,
+    text: MetricsText,
+    upkeep: &mut JoinSet<()>,
+) -> Result<Option<SocketAddr>, StartError> {
+    let Some(listen) = listen else { return Ok(None) };
+    let server = MetricsServer::bind(listen, text).await.map_err(bind_error("server.metrics"))?;
+    let address = server.local_addr().map_err(bind_error("server.metrics"))?;
+    upkeep.spawn(server.run());
+    Ok(Some(address))
+}
+
+/// What the HTTP edge is told.
+fn http_settings(config: &Config, keys: &InstanceKeys, text: &MetricsText) -> Result<HttpSettings, StartError> {
+    let tenants = config.tenants.iter().map(tenant_settings).collect::<Result<_, _>>()?;
+    let mut settings = HttpSettings::new(config.server.http, tenants, keys.guest_tokens.clone());
+    settings.operators = config.operator.keys.iter().map(KeyFingerprint::of).collect();
+    settings.guest_token_ttl = Duration::from_millis(config.http.guest_token_ttl_ms.into());
+    settings.trusted_proxies = config.trust.proxies.iter().filter_map(|range| range.parse().ok()).collect();
+    settings.cors = match config.http.cors_origins.as_slice() {
+        [] => Cors::Off,
+        origins if origins.iter().any(|origin| origin == "*") => Cors::Any,
+        origins => Cors::Origins(origins.to_vec()),
+    };
+    settings.limits = config.http.limits.clone();
+    settings.rates = (!config.dev).then_some(config.http.rates);
+    settings.metrics = config.dev.then(|| text.clone());
+    Ok(settings)
+}
+
+fn tenant_settings(tenant: &Tenant) -> Result<TenantSettings, StartError> {
+    let refused = |error: JwtKeyError| StartError::Tenant { name: tenant.name.clone(), reason: error.to_string() };
+    Ok(TenantSettings {
+        name: tenant.name.clone(),
+        browse: match tenant.browse {
+            Browse::Public => BrowsePolicy::Public,
+            Browse::Principal => BrowsePolicy::Principal,
+        },
+        guests: tenant.guests,
+        jwt: tenant.jwt.verifier().transpose().map_err(refused)?,
+    })
+}

@@ -1,0 +1,161 @@
+//! From ready to the end: signals, drain, a lost store (section J).
+
+use super::Server;
+use crate::clock::Clock;
+use crate::domain::{Failure, MonoTime, WallTime};
+use crate::service::{Applied, Service};
+use std::io;
+use std::time::Duration;
+
+/// How often drain looks whether anybody still waits.
+const QUIET_CHECK: Duration = Duration::from_millis(25);
+/// Longest time from the drain deadline to the end (rule J3).
+const AFTER_DEADLINE_MS: u64 = 5_000;
+/// Time for the edges to end once nothing is open.
+const LAST_ANSWERS_MS: u64 = 250;
+/// A lost store still answers `service_unavailable` for this long, so that nobody is left without an answer (rule J1).
+const LOST_GRACE: Duration = Duration::from_secs(1);
+
+/// How a server's life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Drained after a signal.
+    Drained,
+    /// A second signal.
+    Forced,
+    /// The store can't guarantee anything any more (rule J1), or an edge ended by itself.
+    Lost,
+}
+
+impl Server {
+    /// Serves until SIGTERM or SIGINT, then drains; a second signal ends it at once.
+    pub async fn run_until_signal(mut self) -> Exit {
+        let mut signals = match Signals::listen() {
+            Ok(signals) => signals,
+            Err(error) => {
+                tracing::error!(event = "signals_failed", %error);
+                return self.after_loss().await;
+            }
+        };
+        tokio::select! {
+            name = signals.next() => tracing::info!(event = "signal", signal = name),
+            () = self.lost() => return self.after_loss().await,
+        }
+        tokio::select! {
+            exit = self.shutdown() => exit,
+            name = signals.next() => {
+                tracing::warn!(event = "signal", signal = name, "ending at once");
+                Exit::Forced
+            }
+        }
+    }
+
+    /// Drains with the configured window, then stops: as soon as no attempt waits for an introduction and no request is
+    /// open, at the latest 5 s after the drain deadline (rule J3).
+    pub async fn shutdown(mut self) -> Exit {
+        let service = self.service.clone();
+        match begin_drain(&service).await {
+            Ok(drain) => {
+                let (deadline, wall) = drain.value;
+                tracing::info!(event = "drain_began", deadline_unix_ms = wall.0, commit = drain.commit);
+                tokio::select! {
+                    () = quiet(&service, deadline) => {}
+                    () = self.lost() => return self.after_loss().await,
+                }
+                self.stop(deadline.plus_ms(AFTER_DEADLINE_MS)).await;
+                tracing::info!(event = "drained");
+                Exit::Drained
+            }
+            Err(failure) => {
+                // Only a lost store refuses to drain.
+                tracing::error!(event = "drain_failed", code = failure.code());
+                self.after_loss().await
+            }
+        }
+    }
+
+    /// Answers what is open and stops, at the latest at `limit`.
+    async fn stop(mut self, limit: MonoTime) {
+        let clock = self.service.clock().clone();
+        self.http.begin_drain();
+        while self.http.open_requests() > 0 && !limit.is_past(clock.mono()) {
+            tokio::time::sleep(QUIET_CHECK).await;
+        }
+        self.http.shutdown();
+        let _already_over = self.stop_udp.send(());
+        let ending = async { while self.edges.join_next().await.is_some() {} };
+        let left_ms = limit.ms_since(clock.mono()).max(LAST_ANSWERS_MS);
+        if tokio::time::timeout(Duration::from_millis(left_ms), ending).await.is_err() {
+            tracing::warn!(event = "drain_cut_short", open_requests = self.http.open_requests());
+        }
+    }
+
+    /// Resolves when the process can't do its work any more: the store is lost, or a loop of an edge ended by itself.
+    async fn lost(&mut self) {
+        tokio::select! {
+            () = self.ticker.lost() => tracing::error!(event = "store_lost"),
+            _ = self.edges.join_next() => tracing::error!(event = "edge_lost"),
+        }
+    }
+
+    /// Requests are answered `service_unavailable` for a moment, then a supervisor has to start a new instance.
+    async fn after_loss(self) -> Exit {
+        self.service.end_long_polls();
+        tokio::time::sleep(LOST_GRACE).await;
+        Exit::Lost
+    }
+}
+
+/// Begins drain, as often as it takes while the lane is full of other keep-alives.
+async fn begin_drain(service: &Service) -> Result<Applied<(MonoTime, WallTime)>, Failure> {
+    loop {
+        match service.drain(None).await {
+            Err(Failure::Overloaded | Failure::Cancelled) => tokio::time::sleep(QUIET_CHECK).await,
+            drain => return drain,
+        }
+    }
+}
+
+/// Resolves when nobody waits for an introduction, at the latest at the deadline, when drain has let go of everybody.
+async fn quiet(service: &Service, deadline: MonoTime) {
+    while !service.is_quiet().await && !deadline.is_past(service.clock().mono()) {
+        tokio::time::sleep(QUIET_CHECK).await;
+    }
+}
+
+/// The signals that ask for the end.
+struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn listen() -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) -> &'static str {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        "Ctrl-C"
+    }
+}

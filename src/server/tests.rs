@@ -1,0 +1,157 @@
+use super::ticker::Ticker;
+use super::*;
+use crate::clock::{Clock, SharedClock, SystemClock};
+use crate::config::{Config, StoreKind};
+use crate::domain::details::DetailsInput;
+use crate::domain::{
+    Candidates, Certainty, Details, Event, Failure, Limits, Presence, Scope, TenantId, Ttl, Visibility,
+};
+use crate::service::{
+    AttemptRequest, Caller, Fanout, InstanceKeys, RegisterRequest, ServiceParts, SystemIds, WaitingAttempts, Waits,
+};
+use crate::store::single_lock::SingleLock;
+use crate::store::{AnyStore, Availability, Observer};
+use std::time::Duration;
+
+fn config(store: StoreKind) -> Config {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let mut config = Config::dev();
+    config.server.http = any;
+    config.server.udp = vec![any];
+    config.server.udp_auth = vec![any];
+    config.server.metrics = Some(any);
+    config.server.store = store;
+    config
+}
+
+fn registration() -> RegisterRequest {
+    let input = DetailsInput { name: "x".into(), max_players: 8, ..DetailsInput::default() };
+    RegisterRequest {
+        scope: Scope::new(TenantId(0), "arena/3").unwrap(),
+        visibility: Visibility::Public,
+        details: Details::new(input).unwrap(),
+        ttl: Ttl::checked(60_000, Limits::default().lease_ttl).unwrap(),
+        gate: false,
+        candidates: Candidates::default(),
+    }
+}
+
+fn caller(service: &Service, name: &str) -> Caller {
+    Caller { principal: service.principal(TenantId(0), name), guest_source: None }
+}
+
+/// Hosts a listing with presence and lets somebody wait to join it.
+async fn waiting_attempt(service: &Service) {
+    let grant = service.register(&caller(service, "host"), "k", registration()).await.unwrap().value;
+    let presence = Presence {
+        listing: grant.listing,
+        endpoint: crate::domain::Endpoint::new("127.0.0.1:5000".parse().unwrap()).unwrap(),
+        datagram: crate::credentials::fingerprint(b"presence"),
+        sequence: Some(1),
+        nonce_issued: service.clock().mono(),
+    };
+    service.presence(presence).await.unwrap();
+    let request =
+        AttemptRequest { listing: grant.listing, protocol: None, candidates: Candidates::default(), payload: None };
+    service.create_attempt(&caller(service, "joiner"), "k", request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_starts_on_either_store_and_says_where() {
+    for store in [StoreKind::Lane, StoreKind::SingleLock] {
+        let server = Server::start(config(store)).await.unwrap();
+        let addresses = [Some(server.http_addr()), server.udp_addr(), server.udp_auth_addr(), server.metrics_addr()];
+        assert!(addresses.iter().all(|address| address.is_some_and(|address| address.port() != 0)), "{addresses:?}");
+        let expected = format!(
+            "ready http={} udp={} udp_auth={} metrics={} instance={}",
+            server.http_addr(),
+            server.udp_addr().unwrap(),
+            server.udp_auth_addr().unwrap(),
+            server.metrics_addr().unwrap(),
+            server.instance(),
+        );
+        assert_eq!(server.ready_line(), expected);
+        let grant = server.service().register(&caller(server.service(), "host"), "k", registration()).await.unwrap();
+        let stun = [server.udp_addr(), server.udp_auth_addr()].map(|address| format!("stun:{}", address.unwrap()));
+        assert_eq!(grant.value.stun.as_ref(), stun);
+        // The ticker publishes without being asked.
+        server.service().await_commit(grant.commit).await.unwrap();
+        assert_eq!(server.shutdown().await, Exit::Drained);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_j3_drain_ends_at_once_when_nobody_waits_and_at_the_deadline_when_somebody_does() {
+    let begun = SystemClock::new();
+    let idle = Server::start(config(StoreKind::Lane)).await.unwrap();
+    assert_eq!(idle.shutdown().await, Exit::Drained);
+    let after_idle_ms = begun.mono().ms_since(crate::domain::MonoTime(1_000_000_000));
+    assert!(after_idle_ms < 10_000, "the window has 10 s, and it took {after_idle_ms} ms");
+    let mut short = config(StoreKind::Lane);
+    short.drain.window_ms = 300;
+    let busy = Server::start(short).await.unwrap();
+    waiting_attempt(busy.service()).await;
+    let service = busy.service().clone();
+    let before = service.clock().mono();
+    assert_eq!(busy.shutdown().await, Exit::Drained);
+    assert!(service.clock().mono().ms_since(before) >= 300);
+    let refused = service.status().await.map(|status| status.value.attempts.live);
+    assert!(!matches!(refused, Ok(1..)), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taken_address_is_named() {
+    let first = Server::start(config(StoreKind::Lane)).await.unwrap();
+    let mut second = config(StoreKind::Lane);
+    second.server.http = first.http_addr();
+    let error = Server::start(second).await.err().unwrap().to_string();
+    assert!(error.contains("server.http"), "{error}");
+    let mut third = config(StoreKind::Lane);
+    third.server.udp = vec![first.udp_addr().unwrap()];
+    let error = Server::start(third).await.err().unwrap().to_string();
+    assert!(error.contains("server.udp"), "{error}");
+}
+
+/// Panics inside the writer at the first attempt.
+struct Saboteur;
+
+impl Observer for Saboteur {
+    fn observe(&self, event: &Event) {
+        assert!(!matches!(event, Event::AttemptCreated { .. }), "sabotage");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_j1_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
+    let clock = SystemClock::new();
+    let shared: SharedClock = Arc::new(clock);
+    let (instance, keys) = InstanceKeys::random().unwrap();
+    let (waits, waiting_attempts) = (Waits::new(8), Arc::new(WaitingAttempts::default()));
+    let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone(), Arc::new(Saboteur)]);
+    let limits = Limits::default();
+    let store = AnyStore::SingleLock(SingleLock::new(limits.clone(), shared.clone(), observer).unwrap());
+    let policy = Config::default().policy();
+    let ids = Box::new(SystemIds::new(clock));
+    let parts = ServiceParts { store, clock: shared, instance, keys, limits, policy, ids, waits, waiting_attempts };
+    let service = Arc::new(Service::new(parts));
+    let ticker = Ticker::start(service.clone(), Duration::from_millis(5)).unwrap();
+    let polling = {
+        let service = service.clone();
+        let host = caller(&service, "idle host");
+        let grant = service.register(&host, "k", registration()).await.unwrap().value;
+        tokio::spawn(
+            async move { service.host_offers(&host, grant.listing, grant.lease_token.expose(), 0, 30_000).await },
+        )
+    };
+    let sabotaged = {
+        let service = service.clone();
+        tokio::spawn(async move { waiting_attempt(&service).await })
+    };
+    assert!(sabotaged.await.is_err(), "the attempt can't have been created");
+    ticker.lost().await;
+    assert_eq!(service.availability(), Availability::Unavailable);
+    let refused = service.status().await.err();
+    assert_eq!(refused, Some(Failure::Unavailable(Certainty::NotApplied)));
+    let answered = tokio::time::timeout(Duration::from_secs(10), polling).await;
+    assert!(answered.is_ok(), "the poll was left hanging");
+}

@@ -1,0 +1,359 @@
+//! Real threads against one store. No test sleeps: threads start at a barrier and end when their work is done.
+
+use crate::support::*;
+use rendezvous::domain::*;
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+contract!(
+    rule_a2_numbers_are_unique_and_without_gaps_under_contention,
+    rule_d3_a_quota_holds_under_contention,
+    rule_e3_a_renewal_commits_before_the_deletion_or_not_at_all,
+    rule_h2_one_endpoint_wins_the_slot,
+    rule_h3_one_consume_over_all_callers,
+    rule_j1_everybody_is_answered_when_the_store_dies,
+    rule_j2_nothing_new_after_the_drain_was_acknowledged,
+    rule_s1_readers_never_see_what_was_acknowledged_as_gone,
+    rule_s3_a_revocation_over_fifty_scopes_is_never_seen_in_part,
+    rule_s6_no_reader_goes_back,
+    case_i1_one_creation_under_one_key,
+    case_l5_fifty_renewals_of_one_version,
+    case_q7_mixed_operations_do_not_stall,
+);
+
+/// Runs `work` on `threads` threads that start together; returns what each gave.
+fn together<R: Send>(threads: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let barrier = Barrier::new(threads);
+    thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|number| {
+                let (barrier, work) = (&barrier, &work);
+                scope.spawn(move || {
+                    barrier.wait();
+                    work(number)
+                })
+            })
+            .collect();
+        handles.into_iter().map(|handle| handle.join().expect("a thread's own checks hold")).collect()
+    })
+}
+
+fn rule_a2_numbers_are_unique_and_without_gaps_under_contention<B: Backend>() {
+    let world = World::<B>::new();
+    let numbers = together(4, |thread| {
+        let mut commits = Vec::new();
+        for _ in 0..500 {
+            let opening = world.register(thread as u64);
+            let host = Host::of(&opening);
+            let datagram = presence(&host, v4(1, 4_000), world.number(), world.now());
+            for command in [
+                Command::Register(Box::new(opening)),
+                Command::Presence(datagram),
+                Command::Renew(host.renew(1)),
+                host.delete(),
+            ] {
+                commits.push(world.reply(command).commit);
+            }
+            assert_eq!(world.rejected(Command::Renew(host.renew(2))), Rejection::NotFound);
+        }
+        assert!(commits.windows(2).all(|pair| pair[0] < pair[1]), "in the caller's order");
+        commits
+    });
+    let all: BTreeSet<u64> = numbers.into_iter().flatten().collect();
+    assert_eq!(all, (1..=8_000).collect());
+    assert_eq!(world.store.last_commit(), 8_000);
+}
+
+fn rule_d3_a_quota_holds_under_contention<B: Backend>() {
+    for _ in 0..50 {
+        let world = World::<B>::new();
+        let accepted = together(8, |_| {
+            let open = || Register { quota_per_owner: 4, ..world.register(1) };
+            (0..4).filter(|_| world.submit(Command::Register(Box::new(open()))).is_ok()).count()
+        });
+        assert_eq!(accepted.iter().sum::<usize>(), 4);
+        assert_eq!(world.status().listings.live, 4);
+    }
+}
+
+fn rule_e3_a_renewal_commits_before_the_deletion_or_not_at_all<B: Backend>() {
+    for round in 0..500 {
+        let world = World::<B>::new();
+        let host = world.host(round);
+        let results = together(3, |thread| match thread {
+            0 => world.submit(Command::Renew(host.renew(1))),
+            1 => world.submit(host.delete()),
+            _ => {
+                world.store.tick();
+                world.submit(Command::Sweep)
+            }
+        });
+        let deleted = results[1].as_ref().expect("the deletion is accepted").commit;
+        match &results[0] {
+            Ok(renewed) => assert!(renewed.commit < deleted, "renewed after its deletion"),
+            Err(failure) => assert_eq!(*failure, Rejection::NotFound.into()),
+        }
+        assert!(!world.found(&host) && world.browsed().is_empty());
+        assert_eq!(world.rejected(host.lease_query()), Rejection::NotFound);
+    }
+}
+
+fn rule_h2_one_endpoint_wins_the_slot<B: Backend>() {
+    for _ in 0..200 {
+        let world = World::<B>::new();
+        let (_, attempt) = world.host_and_attempt();
+        let results = together(4, |thread| {
+            let endpoint = v4(2, 5_000 + thread as u16);
+            world.submit(Command::BindAndConsume(attempt.bind(Role::Joiner, endpoint, world.now())))
+        });
+        let lost = Err(Rejection::ReplayRejected(Replay::OtherEndpoint).into());
+        assert_eq!(results.iter().filter(|result| **result == lost).count(), 3, "{results:?}");
+        let winner = results.iter().position(Result::is_ok).expect("one wins");
+        let AttemptState::Waiting { own, .. } = world.view(&attempt, attempt.joiner).state else { panic!() };
+        assert_eq!(own, [v4(2, 5_000 + winner as u16)]);
+    }
+}
+
+fn rule_h3_one_consume_over_all_callers<B: Backend>() {
+    for _ in 0..200 {
+        let world = World::<B>::new();
+        let (_, attempt) = world.host_and_attempt();
+        world.bind(&attempt, Role::Host, v4(1, 4_000));
+        let (first, late) = (v4(2, 5_000), v6(9, 9_000));
+        let results = together(6, |thread| match thread {
+            0 | 1 => world.submit(Command::Bind(attempt.bind(Role::Joiner, first, world.now()))),
+            2 => world.submit(Command::Bind(attempt.bind(Role::Host, late, world.now()))),
+            _ => world.submit(attempt.consume()),
+        });
+        let mut introduced =
+            results.iter().filter(|result| matches!(result, Ok(Reply { outcome: Outcome::Introduced(_), .. }))).count();
+        for result in &results {
+            let expected = match result {
+                Ok(_) => true,
+                Err(Failure::Rejected(Rejection::NotReady)) => true,
+                Err(Failure::Rejected(Rejection::ReplayRejected(Replay::Consumed))) => introduced == 1,
+                Err(_) => false,
+            };
+            assert!(expected, "{result:?}");
+        }
+        introduced += usize::from(world.submit(attempt.consume()).is_ok());
+        assert_eq!(introduced, 1, "{results:?}");
+        let told = world.observer.take().iter().filter(|event| matches!(event, Event::Introduced(_))).count();
+        assert_eq!(told, 1);
+    }
+}
+
+fn rule_j1_everybody_is_answered_when_the_store_dies<B: Backend>() {
+    for _ in 0..20 {
+        let world = World::<B>::new();
+        let hosts: Vec<Host> = (0..4).map(|owner| world.host(owner)).collect();
+        let answered = AtomicUsize::new(0);
+        together(4, |thread| {
+            let mut version = 1;
+            loop {
+                if thread == 3 && version == 50 {
+                    world.clock.panic_next();
+                }
+                let result = world.submit(Command::Renew(hosts[thread].renew(version)));
+                answered.fetch_add(1, Ordering::Relaxed);
+                match result {
+                    Ok(_) => version += 1,
+                    Err(Failure::Unavailable(_)) => break,
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+        });
+        assert!(answered.load(Ordering::Relaxed) >= 50);
+        let after = world.submit(Command::Sweep);
+        assert_eq!(after, Err(Failure::Unavailable(Certainty::NotApplied)), "for ever");
+    }
+}
+
+fn rule_j2_nothing_new_after_the_drain_was_acknowledged<B: Backend>() {
+    for _ in 0..50 {
+        let world = World::<B>::new();
+        let acknowledged = AtomicBool::new(false);
+        together(3, |thread| {
+            if thread == 0 {
+                (0..20).for_each(|owner| {
+                    world.submit(Command::Register(Box::new(world.register(owner)))).ok();
+                });
+                world.ok(Command::Drain { window_ms: 10_000 });
+                acknowledged.store(true, Ordering::SeqCst);
+                return;
+            }
+            loop {
+                let began_after = acknowledged.load(Ordering::SeqCst);
+                let result = world.submit(Command::Register(Box::new(world.register(9))));
+                if began_after {
+                    assert!(matches!(result, Err(Failure::Rejected(Rejection::Draining { .. }))), "{result:?}");
+                    return;
+                }
+            }
+        });
+    }
+}
+
+fn rule_s1_readers_never_see_what_was_acknowledged_as_gone<B: Backend>() {
+    const LISTINGS: usize = 600;
+    let world = World::<B>::new();
+    let hosts: Vec<Host> = (0..LISTINGS as u64).map(|owner| world.host(owner)).collect();
+    world.store.tick();
+    let gone = AtomicUsize::new(0);
+    together(3, |thread| {
+        if thread == 0 {
+            for (n, host) in hosts.iter().enumerate() {
+                world.ok(host.delete());
+                gone.store(n + 1, Ordering::SeqCst);
+            }
+            return;
+        }
+        loop {
+            let acknowledged = gone.load(Ordering::SeqCst);
+            if acknowledged == LISTINGS {
+                assert!(world.browsed().is_empty());
+                return;
+            }
+            let page = world.page(&scope(PROTOCOL), None, 1).expect("browsing works");
+            let first = page.rows.first().map(|row| row.id);
+            assert!(first.is_none_or(|id| id >= hosts[acknowledged].id), "{acknowledged} were gone, saw {first:?}");
+            assert!(acknowledged == 0 || !world.found(&hosts[acknowledged - 1]));
+        }
+    });
+}
+
+fn rule_s3_a_revocation_over_fifty_scopes_is_never_seen_in_part<B: Backend>() {
+    let world = World::<B>::new();
+    let scopes: Vec<Scope> = (0..50).map(|n| scope(&format!("game-{n}/1"))).collect();
+    for round in 0..20 {
+        for scope in &scopes {
+            world.fresh(register_in(scope.clone(), principal(round), world.number()));
+        }
+        world.store.tick();
+        let done = AtomicBool::new(false);
+        let seen = together(3, |thread| {
+            if thread == 0 {
+                let commit = world.reply(revoke(Subject::Principal(principal(round).key), 1_000, round)).commit;
+                done.store(true, Ordering::SeqCst);
+                return vec![(commit, false)];
+            }
+            let mut seen = Vec::new();
+            loop {
+                let last = done.load(Ordering::SeqCst);
+                for scope in scopes.iter().skip(thread % 2).step_by(7) {
+                    let page = world.page(scope, None, 5).expect("browsing works");
+                    seen.push((page.commit, !page.rows.is_empty()));
+                }
+                if last {
+                    return seen;
+                }
+            }
+        });
+        let revoked = seen[0][0].0;
+        for (commit, shown) in seen[1..].iter().flatten() {
+            assert_eq!(*shown, *commit < revoked, "a view of commit {commit}, revoked by {revoked}");
+        }
+    }
+}
+
+fn rule_s6_no_reader_goes_back<B: Backend>() {
+    let world = World::<B>::new();
+    let done = AtomicBool::new(false);
+    together(4, |thread| {
+        if thread < 2 {
+            for owner in 0..400 {
+                let host = world.host(owner);
+                if owner % 2 == thread as u64 {
+                    world.ok(host.delete());
+                }
+                world.store.tick();
+            }
+            done.store(true, Ordering::SeqCst);
+            return;
+        }
+        let mut last = 0;
+        while !done.load(Ordering::SeqCst) {
+            let page = world.page(&scope(PROTOCOL), None, 1).expect("browsing works").commit;
+            assert!(page >= last, "an older view after a newer one: {page} after {last}");
+            let published = world.store.published_commit();
+            assert!(published >= page);
+            last = published.max(page);
+            assert!(world.store.last_commit() >= last || thread > 1, "nothing is published before it is committed");
+        }
+    });
+}
+
+fn case_i1_one_creation_under_one_key<B: Backend>() {
+    for round in 0..100 {
+        let world = World::<B>::new();
+        let host = world.host(1);
+        let (open, join) = (world.register(round), world.attempt(&host, 9));
+        let results = together(10, |thread| {
+            let unique = 1 + thread as u128;
+            let register = Register { id: ListingId(open.id.0 + (unique << 32)), ..open.clone() };
+            let create = CreateAttempt { id: AttemptId(join.id.0 + unique), ..join.clone() };
+            let registered = match world.ok(Command::Register(Box::new(register))) {
+                Outcome::Registered(registered) => (registered.id.0, registered.replayed),
+                other => panic!("{other:?}"),
+            };
+            let created = match world.ok(Command::CreateAttempt(Box::new(create))) {
+                Outcome::AttemptCreated(created) => (created.id.0, created.replayed),
+                other => panic!("{other:?}"),
+            };
+            [registered, created]
+        });
+        for operation in 0..2 {
+            let ids: BTreeSet<u128> = results.iter().map(|pair| pair[operation].0).collect();
+            assert_eq!(ids.len(), 1, "everybody got the same result");
+            assert_eq!(results.iter().filter(|pair| !pair[operation].1).count(), 1, "one of them executed");
+        }
+        assert_eq!((world.status().listings.live, world.status().attempts.live), (2, 1));
+    }
+}
+
+fn case_l5_fifty_renewals_of_one_version<B: Backend>() {
+    let world = World::<B>::new();
+    let host = world.host(1);
+    for version in 1..=40 {
+        let results =
+            together(10, |_| (0..5).map(|_| world.submit(Command::Renew(host.renew(version)))).collect::<Vec<_>>());
+        let conflict = Err(Rejection::VersionConflict { current: version + 1 }.into());
+        let lost = results.iter().flatten().filter(|result| **result == conflict).count();
+        assert_eq!(lost, 49);
+    }
+    assert_eq!(world.lease(&host).version, 41);
+}
+
+fn case_q7_mixed_operations_do_not_stall<B: Backend>() {
+    let world = World::<B>::new();
+    let hosts: Vec<Host> = (0..4)
+        .map(|n| {
+            let tenant = TenantId(n % 2);
+            let scope = Scope::new(tenant, PROTOCOL).expect("a legal protocol");
+            world.fresh(register_in(scope, principal_of(tenant, u64::from(n)), world.number()))
+        })
+        .collect();
+    // A lost wake-up shows as a panic of `block_on`, a deadlock as the harness's time-out.
+    together(6, |thread| {
+        for round in 0..300 {
+            let host = &hosts[(thread + round) % 4];
+            match (thread * 7 + round) % 6 {
+                0 => drop(world.submit(Command::Renew(host.renew(1)))),
+                1 => drop(world.submit(host.lease_query())),
+                2 => drop(world.page(&host.scope, None, 10)),
+                3 => world.store.tick(),
+                4 => {
+                    let create = attempt_on(host, principal_of(host.owner.tenant, 90), world.number());
+                    drop(world.submit(Command::CreateAttempt(Box::new(create))));
+                }
+                _ => {
+                    let datagram = presence(host, v4(1, 4_000), world.number(), world.now());
+                    drop(world.submit(Command::Presence(datagram)));
+                }
+            }
+        }
+    });
+    assert_eq!(world.status().listings.live, 4);
+}

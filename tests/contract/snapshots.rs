@@ -1,0 +1,386 @@
+//! Section S and browsing, as far as one thread can see it; `races.rs` has the rest.
+
+use crate::support::*;
+use rendezvous::domain::*;
+use rendezvous::store::page::PAGE_MAX;
+
+contract!(
+    rule_s1_what_is_taken_away_is_published_before_it_is_acknowledged,
+    rule_s1_a_deadline_that_moved_forward_counts_at_once,
+    rule_s2_nothing_dead_however_old_the_view,
+    rule_s3_publishing_a_removal_publishes_everything_before_it,
+    rule_s3_the_projection_is_of_fresh_listings_and_rows_do_not_change_with_leases,
+    rule_s4_no_live_listing_blinks_out,
+    rule_s4_an_extension_close_to_the_deadline_is_seen_at_once,
+    rule_s5_additions_are_visible_by_the_next_tick,
+    rule_s5_the_published_commit_advances_whatever_was_committed,
+    rule_s5_a_caller_may_wait_for_its_own_write,
+    rule_s7_a_join_is_decided_by_state_not_by_the_view,
+    rule_s8_pages_are_bounded_and_a_walk_is_complete,
+    case_b1_ties_are_neither_skipped_nor_repeated,
+    case_b3_a_removal_is_seen_by_the_next_read,
+    case_b5_odd_text_harms_no_page,
+    walks_survive_concurrent_changes,
+    scopes_and_tenants_are_separate,
+);
+
+fn rule_s1_what_is_taken_away_is_published_before_it_is_acknowledged<B: Backend>() {
+    let removals: [(&str, fn(&Host) -> Command); 4] = [
+        ("deleted", Host::delete),
+        ("listing revoked", |host| revoke(Subject::Listing(host.id), 5_000, 1)),
+        ("owner revoked", |host| revoke(Subject::Principal(host.owner.key), 5_000, 1)),
+        ("made unlisted", |host| Command::Renew(Renew { visibility: Some(Visibility::Unlisted), ..host.renew(1) })),
+    ];
+    for (how, removal) in removals {
+        let world = World::<B>::new();
+        let (host, kept) = (world.host(1), world.host(2));
+        assert_eq!(world.visible(), [host.id, kept.id]);
+        let commit = world.reply(removal(&host)).commit;
+        let page = world.page(&scope(PROTOCOL), None, 10).expect("browsing works");
+        assert_eq!(page.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [kept.id], "{how}");
+        assert!(page.commit >= commit && world.store.published_commit() >= commit, "{how}");
+        assert_eq!(world.found(&host), how == "made unlisted", "{how}");
+    }
+}
+
+fn rule_s1_a_deadline_that_moved_forward_counts_at_once<B: Backend>() {
+    // Shortened alone, together with new details, and while an earlier change waits for its publication.
+    let renames = |host: &Host, version| Renew { details: Some(Box::new(details("x"))), ..host.renew(version) };
+    for variant in 0..3 {
+        let world = World::<B>::new();
+        let host = world.fresh(Register { ttl: ttl(60_000), ..world.register(1) });
+        let long = world.host(2);
+        world.store.tick();
+        let shorter = match variant {
+            0 => host.renew(1),
+            1 => renames(&host, 1),
+            _ => {
+                world.ok(Command::Renew(renames(&host, 1)));
+                host.renew(2)
+            }
+        };
+        world.ok(Command::Renew(Renew { ttl: Some(ttl(10_000)), ..shorter }));
+        world.clock.advance_ns(9_999_999_999);
+        assert_eq!(world.browsed(), [host.id, long.id], "variant {variant}");
+        world.clock.advance_ns(1);
+        assert_eq!(world.browsed(), [long.id], "variant {variant}");
+        assert!(!world.found(&host), "variant {variant}");
+    }
+}
+
+fn rule_s2_nothing_dead_however_old_the_view<B: Backend>() {
+    let world = World::<B>::new();
+    let mut hosts = Vec::new();
+    for owner in 0..130 {
+        let seconds = 10 + owner as u32 % 40;
+        hosts.push((world.fresh(Register { ttl: ttl(seconds * 1_000), ..world.register(owner) }), seconds));
+    }
+    world.store.tick();
+    let (start, view) = (world.now(), world.store.published_commit());
+    for second in 10..=50 {
+        for (off_ns, dead_at) in [(-1_i64, second - 1), (0, second)] {
+            let now = MonoTime(start.plus_ms(u64::from(second) * 1_000).0.saturating_add_signed(off_ns));
+            world.clock.advance_to(now);
+            let alive = |seconds: &u32| *seconds > dead_at;
+            let expected: Vec<ListingId> =
+                hosts.iter().filter(|(_, seconds)| alive(seconds)).map(|(host, _)| host.id).collect();
+            assert_eq!(world.browsed(), expected, "{second} s {off_ns:+} ns");
+            assert!(hosts.iter().all(|(host, seconds)| world.found(host) == alive(seconds)));
+        }
+    }
+    assert_eq!(world.store.published_commit(), view, "reading cleans nothing up");
+}
+
+fn rule_s3_publishing_a_removal_publishes_everything_before_it<B: Backend>() {
+    let world = World::<B>::new();
+    let victim = world.host(1);
+    world.store.tick();
+    let elsewhere = scope("race");
+    let (added, other) = (world.host(2), world.fresh(register_in(elsewhere.clone(), principal(3), world.number())));
+    let commit = world.reply(victim.delete()).commit;
+    let page = world.page(&scope(PROTOCOL), None, 10).expect("browsing works");
+    assert_eq!((page.commit, page.rows[0].id, page.rows.len()), (commit, added.id, 1));
+    let page = world.page(&elsewhere, None, 10).expect("browsing works");
+    assert_eq!((page.commit, page.rows[0].id), (commit, other.id), "in every scope");
+}
+
+fn rule_s3_the_projection_is_of_fresh_listings_and_rows_do_not_change_with_leases<B: Backend>() {
+    let world = World::<B>::new();
+    let host = world.host(1);
+    world.listing(2);
+    world.store.tick();
+    let page = world.page(&scope(PROTOCOL), None, 10).expect("browsing works");
+    assert_eq!(page.rows.len(), 1);
+    let json = page.rows[0].json.as_object().expect("an object");
+    let mut fields: Vec<&str> = json.keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    let expected = [
+        "attributes",
+        "created_at",
+        "listing_id",
+        "max_players",
+        "name",
+        "password_required",
+        "players",
+        "protocol",
+        "tags",
+    ];
+    assert_eq!(fields, expected, "neither version nor expiry, no endpoint, no principal");
+    world.clock.advance_ms(20_000);
+    world.ok(Command::Renew(host.renew(1)));
+    world.present(&host, v4(9, 9_000));
+    world.store.tick();
+    let later = world.page(&scope(PROTOCOL), None, 10).expect("browsing works");
+    assert_eq!(later.bytes, page.bytes);
+    assert!(later.commit > page.commit);
+    let row = world.store.listing(TENANT, host.id, |row, _| row.to_vec()).expect("a fresh listing");
+    assert_eq!(page.bytes[1..page.bytes.len() - 1], row, "by its id the same row");
+}
+
+fn rule_s4_no_live_listing_blinks_out<B: Backend>() {
+    let interval = 20_000_000;
+    // How long before the published deadline the extension comes, in nanoseconds.
+    for early in
+        [1, interval - 1, interval, 2 * interval - 1, 2 * interval, 2 * interval + 1, 3 * interval, 9 * interval]
+    {
+        for what in ["renewal", "renewal with details", "presence"] {
+            let world = World::<B>::new();
+            let opening = Register { ttl: ttl(if what == "presence" { 300_000 } else { 60_000 }), ..world.register(1) };
+            let host = world.fresh(opening);
+            let deadline = world.now().plus_ms(if what == "presence" { 65_000 } else { 60_000 });
+            world.store.tick();
+            world.clock.advance_to(MonoTime(deadline.0 - early));
+            match what {
+                "presence" => {
+                    world.present(&host, v4(1, 4_000));
+                }
+                "renewal" => {
+                    world.ok(Command::Renew(host.renew(1)));
+                }
+                _ => {
+                    world.ok(Command::Renew(Renew { details: Some(Box::new(details("x"))), ..host.renew(1) }));
+                }
+            }
+            // The server ticks once per interval; the reader looks in between, also just before each tick.
+            while world.now() < deadline.plus_ms(60) {
+                world.clock.advance_ns(interval - 1);
+                assert_eq!(world.browsed(), [host.id], "{what} {early} ns early");
+                world.clock.advance_ns(1);
+                world.store.tick();
+                assert!(world.found(&host), "{what} {early} ns early");
+            }
+        }
+    }
+}
+
+fn rule_s4_an_extension_close_to_the_deadline_is_seen_at_once<B: Backend>() {
+    for early in [1, 20_000_000, 39_999_999] {
+        let world = World::<B>::new();
+        let host = world.host(1);
+        let deadline = world.now().plus_ms(60_000);
+        world.store.tick();
+        world.clock.advance_to(MonoTime(deadline.0 - early));
+        world.ok(Command::Renew(host.renew(1)));
+        world.clock.advance_to(deadline);
+        assert_eq!(world.browsed(), [host.id], "without any tick, {early} ns early");
+    }
+}
+
+fn rule_s5_additions_are_visible_by_the_next_tick<B: Backend>() {
+    let world = World::<B>::new();
+    let host = world.host(1);
+    assert_eq!(world.visible(), [host.id]);
+    world.ok(Command::Renew(Renew { visibility: Some(Visibility::Unlisted), ..host.renew(1) }));
+    assert!(world.visible().is_empty());
+    world.ok(Command::Renew(Renew { visibility: Some(Visibility::Public), ..host.renew(2) }));
+    assert_eq!(world.visible(), [host.id], "made public again");
+    world.ok(Command::Renew(Renew { details: Some(Box::new(details("new"))), ..host.renew(3) }));
+    world.store.tick();
+    assert_eq!(world.walk(&scope(PROTOCOL), 10)[0].name(), "new");
+    world.clock.advance_ms(65_000 - 5_000);
+    assert!(world.visible().is_empty());
+    let again = world.fresh(Register { ttl: ttl(300_000), ..world.register(1) });
+    assert_eq!(world.visible(), [again.id]);
+    world.clock.advance_ms(65_000);
+    assert!(world.visible().is_empty(), "stale");
+    world.present(&again, v4(1, 4_000));
+    assert_eq!(world.visible(), [again.id], "fresh again");
+}
+
+fn rule_s5_the_published_commit_advances_whatever_was_committed<B: Backend>() {
+    let world = World::<B>::new();
+    let host = world.listing(1);
+    let attempt_free: [Command; 3] = [
+        Command::Renew(host.renew(1)),
+        Command::LiftRevocation(Subject::Listing(host.id)),
+        revoke(Subject::Principal(principal(77).key), 5_000, 1),
+    ];
+    for command in attempt_free {
+        world.ok(command);
+        world.store.tick();
+        assert_eq!(world.store.published_commit(), world.store.last_commit());
+        assert_eq!(world.page(&scope(PROTOCOL), None, 1).expect("browsing works").commit, world.store.last_commit());
+    }
+    world.clock.advance_ms(30_000);
+    world.store.tick();
+    assert_eq!(world.rejected(host.lease_query()), Rejection::NotFound);
+    assert_eq!(world.store.published_commit(), world.store.last_commit(), "also after cleanup alone");
+}
+
+fn rule_s5_a_caller_may_wait_for_its_own_write<B: Backend>() {
+    let world = World::<B>::new();
+    let opening = world.register(1);
+    let host = world.registered(opening);
+    let datagram = Command::Presence(presence(&host, v4(1, 4_000), 1, world.now()));
+    let commit = world.reply(datagram).commit;
+    let waiting = poll_once(world.store.published(commit));
+    world.store.tick();
+    match waiting {
+        Polled::Ready(()) => {}
+        Polled::Pending(waits) => block_on(waits),
+    }
+    assert_eq!(world.browsed(), [host.id]);
+    assert!(world.store.published_commit() >= commit);
+    block_on(world.store.published(commit));
+}
+
+fn rule_s7_a_join_is_decided_by_state_not_by_the_view<B: Backend>() {
+    let world = World::<B>::new();
+    let host = world.host(1);
+    world.joins(&host, 9);
+    world.store.tick();
+    let lapsed = world.fresh(Register { ttl: ttl(10_000), ..world.register(2) });
+    world.clock.advance_ms(10_000);
+    let late = Command::CreateAttempt(Box::new(world.attempt(&lapsed, 9)));
+    assert_eq!(world.rejected(late), Rejection::NotFound);
+}
+
+fn rule_s8_pages_are_bounded_and_a_walk_is_complete<B: Backend>() {
+    let world = World::<B>::new();
+    let short = |owner| Register { ttl: ttl(10_000), ..world.register(owner) };
+    let mut alive = vec![world.host(1).id];
+    (0..1_300).for_each(|owner| {
+        world.fresh(short(10 + owner));
+    });
+    alive.extend((0..150).map(|owner| world.host(5_000 + owner).id));
+    world.store.tick();
+    assert_eq!(world.browsed().len(), alive.len() + 1_300);
+    world.clock.advance_ms(10_000);
+    for limit in [1, 7, 50, PAGE_MAX] {
+        assert_eq!(world.walk(&scope(PROTOCOL), limit).iter().map(|row| row.id).collect::<Vec<_>>(), alive);
+        let mut after = None;
+        let mut pages = 0;
+        loop {
+            let page = world.page(&scope(PROTOCOL), after, limit).expect("browsing works");
+            assert!(page.rows.len() <= limit);
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert!(pages >= 3, "1,300 dead rows are passed in steps of at most 512, not in one page");
+        assert!(pages <= alive.len().div_ceil(limit) + 4, "{pages} pages of {limit}");
+    }
+}
+
+fn case_b1_ties_are_neither_skipped_nor_repeated<B: Backend>() {
+    let world = World::<B>::new();
+    let mut expected: Vec<ListingId> = (0..25_u64)
+        .map(|n| {
+            let tag = Scope::tag(TENANT, PROTOCOL);
+            let id = ListingId::compose(1_700_000_000_000, n.wrapping_mul(0x9E37_79B9_7F4A), tag);
+            let opening = Register { id, details: details("same"), ..world.register(n) };
+            world.fresh(opening).id
+        })
+        .collect();
+    expected.sort();
+    world.store.tick();
+    for limit in [1, 3, 10, 25, 26] {
+        let rows = world.walk(&scope(PROTOCOL), limit);
+        assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), expected, "limit {limit}");
+        let (mut pages, mut after) = (0, None);
+        loop {
+            let page = world.page(&scope(PROTOCOL), after, limit).expect("browsing works");
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert!((25_usize.div_ceil(limit)..=25_usize.div_ceil(limit) + 1).contains(&pages), "{pages} pages of {limit}");
+    }
+}
+
+fn case_b3_a_removal_is_seen_by_the_next_read<B: Backend>() {
+    let world = World::<B>::new();
+    for round in 0..2_000_u64 {
+        let host = world.host(round % 7);
+        if round % 3 == 0 {
+            world.store.tick();
+        }
+        let removal = match round % 2 {
+            0 => host.delete(),
+            _ => revoke(Subject::Listing(host.id), 1_000, round),
+        };
+        world.ok(removal);
+        assert!(!world.browsed().contains(&host.id) && !world.found(&host), "round {round}");
+        world.clock.advance_ms(50);
+    }
+}
+
+fn case_b5_odd_text_harms_no_page<B: Backend>() {
+    let world = World::<B>::new();
+    let names = ["q\" b\\ /", "\u{1F600}\u{10FFFF}", "</script>", "a,b]}{[", "\u{e9}\u{4e2d}", "\\u0000", "'\"'"];
+    for (owner, name) in (0..).zip(names) {
+        world.fresh(Register { details: details(name), ..world.register(owner) });
+    }
+    world.store.tick();
+    for limit in [1, 2, 100] {
+        let shown = world.walk(&scope(PROTOCOL), limit);
+        assert_eq!(shown.iter().map(Row::name).collect::<Vec<_>>(), names, "round trip, limit {limit}");
+    }
+}
+
+fn walks_survive_concurrent_changes<B: Backend>() {
+    let world = World::<B>::new();
+    let hosts: Vec<Host> = (0..300).map(|owner| world.host(owner)).collect();
+    world.store.tick();
+    let (mut seen, mut after, mut page_number) = (Vec::new(), None, 0);
+    loop {
+        let page = world.page(&scope(PROTOCOL), after, 20).expect("browsing works");
+        seen.extend(page.rows.iter().map(|row| row.id));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+        // Removes one behind and one ahead of the cursor, the cursor's own row among them, and inserts at the end.
+        for position in [page_number * 20 + 19, 299 - page_number] {
+            let _ = world.submit(hosts[position].delete());
+        }
+        world.host(1_000);
+        world.store.tick();
+        page_number += 1;
+    }
+    let distinct: std::collections::BTreeSet<ListingId> = seen.iter().copied().collect();
+    assert_eq!(distinct.len(), seen.len(), "nothing twice");
+    let stayed = hosts.iter().filter(|host| world.found(host));
+    let missed: Vec<_> = stayed.filter(|host| !distinct.contains(&host.id)).collect();
+    assert!(missed.is_empty(), "what stayed visible was not skipped: {missed:?}");
+}
+
+fn scopes_and_tenants_are_separate<B: Backend>() {
+    let world = World::<B>::new();
+    let elsewhere = Scope::new(TenantId(1), PROTOCOL).expect("a legal protocol");
+    let here = world.host(1);
+    let race = world.fresh(register_in(scope("race"), principal(1), world.number()));
+    let far = world.fresh(register_in(elsewhere.clone(), principal_of(TenantId(1), 1), world.number()));
+    world.store.tick();
+    let ids = |scope: &Scope| world.walk(scope, 10).iter().map(|row| row.id).collect::<Vec<_>>();
+    assert_eq!(
+        (ids(&scope(PROTOCOL)), ids(&scope("race")), ids(&elsewhere)),
+        (vec![here.id], vec![race.id], vec![far.id])
+    );
+    assert!(ids(&scope("unknown")).is_empty());
+    assert!(world.found(&far) && world.store.listing(TENANT, far.id, |_, _| ()).is_err());
+}

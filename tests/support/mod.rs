@@ -1,0 +1,14 @@
+//! What the contract suite and the model share: a clock that tests move, an observer that can stop the writer, builders
+//! of commands, and a world that holds one store with all of these.
+
+mod build;
+mod clock;
+mod exec;
+mod observer;
+mod world;
+
+pub(crate) use build::*;
+pub(crate) use clock::ManualClock;
+pub(crate) use exec::{Polled, block_on, poll_once};
+pub(crate) use observer::Recorder;
+pub(crate) use world::{Backend, LaneShape, Row, World};

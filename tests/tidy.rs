@@ -1,0 +1,165 @@
+//! House rules that a compiler does not hold: layers point down, files stay readable, documents tell of what exists.
+#![allow(missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest file; one that needs more stands in [`LONG_FILES`] with its reason.
+const LINES_MAX: usize = 600;
+const LONG_FILES: [(&str, &str); 0] = [];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All files below `folder` with the ending, as paths relative to the root.
+fn files(folder: &str, ending: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path = entry.expect("a readable folder").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.to_string_lossy().ends_with(ending) {
+                let relative = path.strip_prefix(root()).expect("below the root");
+                found.push(relative.to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "no {ending} files in {folder}");
+    found
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Code lines of a file, without comments.
+fn code(path: &str) -> Vec<(usize, String)> {
+    let text = read(path);
+    let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim().to_owned()));
+    lines.filter(|(_, line)| !line.starts_with("//")).collect()
+}
+
+/// Where `folders` (files or folders below src) name one of `words`, other than in `except`.
+fn uses(folders: &[&str], words: &[&str], except: &[&str]) -> Vec<String> {
+    let mut hits = Vec::new();
+    for path in files("src", ".rs") {
+        let below = path.trim_start_matches("src/");
+        let inside = folders.iter().any(|folder| below.starts_with(folder));
+        if !inside || except.contains(&below) {
+            continue;
+        }
+        for (number, line) in code(&path) {
+            if words.iter().any(|word| line.contains(word)) {
+                hits.push(format!("{path}:{number}: {line}"));
+            }
+        }
+    }
+    hits
+}
+
+#[track_caller]
+fn assert_none(hits: &[String], why: &str) {
+    assert!(hits.is_empty(), "{why}:\n{}", hits.join("\n"));
+}
+
+#[test]
+fn only_the_clock_asks_for_time_below_the_edges() {
+    let hits = uses(
+        &["domain", "state_machine", "store", "stun", "service"],
+        &["Instant::now", "SystemTime"],
+        &["service/waits.rs"],
+    );
+    assert_none(&hits, "time is an argument below the edges (rule A1)");
+}
+
+#[test]
+fn the_decisions_know_no_randomness_locks_or_formats() {
+    let words = ["getrandom", "rand::", "std::sync::Mutex", "std::sync::atomic", "arc_swap", "tokio", "hyper", "serde"];
+    assert_none(&uses(&["domain", "state_machine"], &words, &[]), "layers 0 and 1 are pure");
+}
+
+#[test]
+fn the_lane_takes_its_primitives_from_one_door() {
+    let words = ["std::sync::atomic", "std::sync::Mutex", "arc_swap", "tokio", "crossbeam"];
+    let hits: Vec<_> = uses(&["store/lane"], &words, &[]).into_iter().filter(|hit| !is_identity_counter(hit)).collect();
+    assert_none(&hits, "what loom does not see, no model checks");
+}
+
+/// The counter that tells lanes apart in per-thread caches orders nothing.
+fn is_identity_counter(hit: &str) -> bool {
+    hit.contains("store/lane/mod.rs") && hit.contains("use std::sync::atomic::{AtomicU64, Ordering};")
+}
+
+#[test]
+fn edges_call_the_service_and_nothing_below() {
+    let hits = uses(&["edge", "wire", "client"], &["crate::store", "crate::state_machine"], &[]);
+    assert_none(&hits, "an edge that touches a store decides for itself");
+    assert_none(&uses(&["edge/http"], &["edge::udp"], &[]), "edges don't know each other");
+    assert_none(&uses(&["edge/udp"], &["edge::http"], &[]), "edges don't know each other");
+}
+
+#[test]
+fn files_stay_readable() {
+    let all = ["src", "tests", "benches", "loom-tests"].into_iter().flat_map(|folder| files(folder, ".rs"));
+    let long: Vec<_> = all
+        .map(|path| (read(&path).lines().count(), path))
+        .filter(|(lines, path)| *lines > LINES_MAX && !LONG_FILES.iter().any(|(known, _)| known == path))
+        .map(|(lines, path)| format!("{path}: {lines} lines"))
+        .collect();
+    assert_none(&long, "a file that nobody reads in one sitting");
+}
+
+#[test]
+fn deterministic_tests_do_not_sleep() {
+    let mut hits = Vec::new();
+    for folder in ["tests/contract", "tests/model", "tests/support"] {
+        for path in files(folder, ".rs") {
+            let sleeping = code(&path).into_iter().filter(|(_, line)| line.contains("sleep("));
+            hits.extend(sleeping.map(|(number, line)| format!("{path}:{number}: {line}")));
+        }
+    }
+    assert_none(&hits, "a test of the store moves a clock");
+}
+
+/// Every path that a document names in back quotes or links to, exists.
+#[test]
+fn documents_tell_of_what_exists() {
+    let mut missing = Vec::new();
+    let mut documents = files("docs", ".md");
+    documents.push("README.md".into());
+    for document in documents {
+        let folder = Path::new(&document).parent().map(Path::to_path_buf).unwrap_or_default();
+        let text = read(&document);
+        for named in text.split('`').skip(1).step_by(2) {
+            let is_path = ["src/", "tests/", "docs/", "benches/", "loom-tests/", "flamegraphs/"].iter().any(|top| named.starts_with(top));
+            if is_path && !named.contains([' ', '*', '{', '<', '…']) && !root().join(named).exists() {
+                missing.push(format!("{document}: `{named}`"));
+            }
+        }
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            if !target.is_empty() && !target.contains("://") && !root().join(&folder).join(target).exists() {
+                missing.push(format!("{document}: link to {link}"));
+            }
+        }
+    }
+    assert_none(&missing, "a document that misleads");
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let mut hits = Vec::new();
+    for folder in ["src", "tests", "benches", "loom-tests"] {
+        for path in files(folder, ".rs").into_iter().filter(|path| path != "tests/tidy.rs") {
+            let unfinished = ["todo!(", "unimplemented!(", "FIXME", "XXX", "#[ignore"];
+            let lines = read(&path);
+            let found = lines.lines().enumerate().filter(|(_, line)| unfinished.iter().any(|word| line.contains(word)));
+            hits.extend(found.map(|(number, line)| format!("{path}:{}: {line}", number + 1)));
+        }
+    }
+    assert_none(&hits, "unfinished work");
+}
