@@ -1,6 +1,6 @@
 //! Configuration: built-in values, then a TOML file, then the environment, then flags, each stronger than the one before.
 //!
-//! One table ([`keys`]) knows every key: it drives the reading of the file and of the environment, the refusal of unknown
+//! One table (`config::keys`) knows every key: it drives the reading of the file and of the environment, the refusal of unknown
 //! keys and the text of `rendezvous config default`.
 
 mod check;

@@ -96,7 +96,7 @@ impl Server {
             http.register_metrics(registry);
             udp.register_metrics(registry);
         });
-        let metrics = serve_metrics(config.server.metrics, text, &mut upkeep).await?;
+        let metrics = serve_metrics(config.server.metrics, text.clone(), &mut upkeep).await?;
         let http_address = http.local_addr().map_err(bind_error("server.http"))?;
         let addresses = Addresses { http: http_address, udp: udp.local_addrs(), metrics };
         let (stop_udp, stopped) = tokio::sync::oneshot::channel();
@@ -107,7 +107,8 @@ impl Server {
             // A dropped sender ends it as well.
             let _ = stopped.await;
         }));
-        let server = Self { service, addresses, http: http_handle, stop_udp, edges, ticker, _upkeep: upkeep };
+        let server =
+            Self { service, addresses, http: http_handle, metrics: text, stop_udp, edges, ticker, _upkeep: upkeep };
         server.log_start(&config);
         Ok(server)
     }

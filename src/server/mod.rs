@@ -11,7 +11,7 @@ pub use compose::StartError;
 pub use lifecycle::Exit;
 
 use crate::domain::InstanceId;
-use crate::edge::http::HttpHandle;
+use crate::edge::http::{HttpHandle, MetricsText};
 use crate::edge::udp::LocalAddrs;
 use crate::service::Service;
 use std::net::SocketAddr;
@@ -25,6 +25,7 @@ pub struct Server {
     service: Arc<Service>,
     addresses: Addresses,
     http: HttpHandle,
+    metrics: MetricsText,
     stop_udp: oneshot::Sender<()>,
     /// The loops of the HTTP and UDP edges: they end only when they are told to.
     edges: JoinSet<()>,
@@ -70,6 +71,11 @@ impl Server {
     /// The service, for embedding.
     pub fn service(&self) -> &Arc<Service> {
         &self.service
+    }
+
+    /// What `GET /metrics` answers.
+    pub fn metrics_text(&self) -> String {
+        (self.metrics)()
     }
 
     /// `ready http=<addr> [udp=<addr>] [udp_auth=<addr>] [metrics=<addr>] instance=<id>`

@@ -52,3 +52,57 @@ async fn keep_fresh(gauges: Arc<StoreGauges>, service: Arc<Service>) {
         gauges.refresh(&service).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::server::Server;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// A server that has answered one request: families of metrics without a member are not shown.
+    async fn used_server() -> Server {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let mut config = Config::dev();
+        (config.server.http, config.server.udp, config.server.udp_auth) = (any, vec![any], vec![]);
+        let server = Server::start(config).await.unwrap();
+        let mut stream = tokio::net::TcpStream::connect(server.http_addr()).await.unwrap();
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        stream.read_to_end(&mut Vec::new()).await.unwrap();
+        server
+    }
+
+    /// The operations page names no metric that does not exist.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_operations_page_names_metrics_that_exist() {
+        let server = used_server().await;
+        // The store's counts are filled in by a task that has just begun.
+        let text = loop {
+            let text = server.metrics_text();
+            if text.contains("rendezvous_store_records{") {
+                break text;
+            }
+            tokio::task::yield_now().await;
+        };
+        let page = include_str!("../../docs/operations.md");
+        let named = page.split('`').filter(|word| word.starts_with("rendezvous_"));
+        for name in named.map(|word| word.split('{').next().unwrap()) {
+            let shown_when_used = ["rendezvous_", "rendezvous_path_reports_total"].contains(&name);
+            assert!(shown_when_used || text.contains(&format!("# TYPE {name} ")), "{name} is not in:\n{text}");
+        }
+        server.shutdown().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_metric_has_the_prefix_a_help_text_and_base_units() {
+        let server = used_server().await;
+        let text = server.metrics_text();
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, kind) = line.split_once(' ').unwrap();
+            assert!(name.starts_with("rendezvous_"), "{name}");
+            assert!(text.contains(&format!("# HELP {name} ")), "{name} has no help");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
+            assert!(!name.ends_with("_ms") && !name.contains("millis"), "{name}");
+        }
+        server.shutdown().await;
+    }
+}
