@@ -35,9 +35,6 @@ pub(crate) struct Args {
     /// Your game and its version, such as `arena/3`
     #[arg(long, value_name = "PROTOCOL")]
     protocol: String,
-    /// Only games for which this holds, such as `players < max_players`
-    #[arg(long, value_name = "EXPRESSION")]
-    filter: Option<String>,
     /// Keep the table up to date until Ctrl-C
     #[arg(long)]
     watch: bool,
@@ -50,12 +47,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> ExitCode {
     let output = Output::new(args.json);
     block_on(async move {
-        let query = BrowseQuery {
-            protocol: args.protocol.clone(),
-            limit: Some(PAGE_ROWS),
-            filter: args.filter.clone(),
-            ..BrowseQuery::default()
-        };
+        let query = BrowseQuery { protocol: args.protocol.clone(), limit: Some(PAGE_ROWS), ..BrowseQuery::default() };
         let result = match args.server.directory() {
             Ok(directory) if args.watch => watch(Walk::new(directory, query), output).await,
             Ok(directory) => once(Walk::new(directory, query), output).await,

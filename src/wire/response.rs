@@ -316,7 +316,7 @@ pub struct CountsAnswer {
 pub struct SnapshotAnswer {
     /// Its commit.
     pub commit: u64,
-    /// How long ago it was published.
+    /// How long browsing has been behind the last commit; 0 while it is not.
     pub age_ms: u64,
 }
 

@@ -20,8 +20,6 @@ pub struct BrowseQuery {
     pub limit: Option<u32>,
     /// From [`Page::next_cursor`].
     pub cursor: Option<String>,
-    /// An expression over details, for example `players < max_players`.
-    pub filter: Option<String>,
 }
 
 /// Answer of a conditional fetch.
@@ -86,10 +84,8 @@ impl Directory {
         if let Some(limit) = query.limit {
             path.push_str(&format!("&limit={limit}"));
         }
-        for (name, value) in [("cursor", &query.cursor), ("filter", &query.filter)] {
-            if let Some(value) = value {
-                path.push_str(&format!("&{name}={}", encode(value)));
-            }
+        if let Some(cursor) = &query.cursor {
+            path.push_str(&format!("&cursor={}", encode(cursor)));
         }
         let headers = etag.map(|etag| (header::IF_NONE_MATCH, etag)).into_iter().collect();
         let answer = self.send(get(path, headers, Duration::ZERO)).await?;

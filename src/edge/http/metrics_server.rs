@@ -95,7 +95,7 @@ fn answer<B>(request: &Request<B>, text: &MetricsText) -> Response<Full<Bytes>> 
 }
 
 /// What prometheus-client writes.
-pub(super) const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(super) const METRICS_CONTENT_TYPE: &str = prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
 
 #[cfg(test)]
 mod tests {
