@@ -92,7 +92,7 @@ impl<O: ListingObject> Machine<O> {
 
     /// Lets one family's presence lapse; the listing lives on, hidden if that was its last.
     fn lapse(&mut self, due: Due) {
-        let (slot, family) = (due.slot / 2, if due.slot % 2 == 0 { Family::V4 } else { Family::V6 });
+        let (slot, family) = (due.slot / 2, if due.slot.is_multiple_of(2) { Family::V4 } else { Family::V6 });
         self.state.lapse_presence(slot, family);
         let listing = &self.state.listings[slot as usize];
         if listing.fresh_until() <= due.at {

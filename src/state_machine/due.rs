@@ -151,7 +151,7 @@ mod tests {
                     heap.push(MonoTime(at), slot as u32, &mut place);
                     truth[slot] = Some(at);
                 }
-                Some(_) if random % 3 == 0 => {
+                Some(_) if random.is_multiple_of(3) => {
                     heap.remove(here, &mut place);
                     truth[slot] = None;
                 }

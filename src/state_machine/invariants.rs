@@ -13,7 +13,7 @@ const SAMPLE: u64 = 1024;
 impl<O: ListingObject> Machine<O> {
     pub(crate) fn check_after_transition(&self, now: MonoTime) {
         let records = self.state.listings.len() + self.state.attempts.len() + self.state.remembered.len();
-        if records <= ALWAYS_BELOW || self.commit % SAMPLE == 0 {
+        if records <= ALWAYS_BELOW || self.commit.is_multiple_of(SAMPLE) {
             self.check_invariants(now);
         }
     }

@@ -130,10 +130,10 @@ impl<O: ListingObject> Machine<O> {
         self.cleanup_numbered = false;
         if let Some(drain) = self.drain.filter(|drain| drain.deadline.is_past(now)) {
             self.let_everything_go();
-            return match command {
-                Command::Query(crate::domain::Query::Status) => Ok(self.status(now)),
-                _refused => Err(drain.into()),
-            };
+            if command == Command::Query(crate::domain::Query::Status) {
+                return Ok(self.status(now));
+            }
+            return Err(drain.into());
         }
         self.clean_up(now);
         let outcome = self.decide(at, command);

@@ -76,7 +76,8 @@ pub trait Store: Send + Sync + 'static {
     fn tick(&self);
 }
 
-/// Either store, chosen at start.
+/// Either store, chosen at start; a process has one.
+#[allow(clippy::large_enum_variant)]
 pub enum AnyStore<C: Clock> {
     /// The lane.
     Lane(lane::Lane<C>),

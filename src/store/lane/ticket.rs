@@ -6,6 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 pub(crate) type Answer = Result<Reply, Failure>;
 
+// An answer lies in the ticket itself: boxing it would allocate once more per contended command.
+#[allow(clippy::large_enum_variant)]
 enum State {
     /// Queued: the command, and whom to wake.
     Waiting(Box<Command>, Waker),
