@@ -129,7 +129,8 @@ fn scopes_and_tenants_are_separate<B: Backend>() {
 
 fn the_digest_of_a_page_follows_its_rows_and_cursor<B: Backend>() {
     let world = World::<B>::new();
-    let hosts: Vec<Host> = (0..3).map(|owner| world.host(owner)).collect();
+    let open = |owner| world.fresh(Register { details: details("game"), ..world.register(owner) });
+    let hosts: Vec<Host> = (0..3).map(open).collect();
     let digest = |limit| {
         world.store.tick();
         let query = BrowseQuery { tenant: TENANT, protocol: PROTOCOL, after: None, limit };
@@ -143,7 +144,8 @@ fn the_digest_of_a_page_follows_its_rows_and_cursor<B: Backend>() {
     world.ok(Command::Renew(Renew { details: Some(Box::new(details("other"))), ..hosts[1].renew(1) }));
     let renamed = digest(3);
     assert_ne!(renamed, all);
-    world.ok(Command::Renew(Renew { details: Some(Box::new(details("game 2"))), ..hosts[1].renew(2) }));
+    world.ok(Command::Renew(Renew { details: Some(Box::new(details("game"))), ..hosts[1].renew(2) }));
+    assert_eq!(digest(3), all, "and back again");
     world.ok(hosts[2].delete());
     assert_ne!(digest(2), two, "the same rows, but no cursor any more");
 }

@@ -10,7 +10,7 @@ pub(crate) use strategy::script;
 pub(crate) fn small_limits(sequence_optional: bool) -> Limits {
     Limits {
         listings: 6,
-        unproven_listings: 4,
+        unproven_listings: 3,
         presence: 7,
         attempts: 5,
         idempotency: 13,

@@ -136,9 +136,10 @@ fn operator() -> impl Strategy<Value = Op> {
 }
 
 fn meeting() -> impl Strategy<Value = Op> {
-    let consume = prop::bool::weighted(0.5);
-    (joining(), any::<bool>(), prop::bool::weighted(0.3), consume).prop_map(|(joining, joiner, v6, consume)| {
-        Op::Meet(joining, Bid { attempt: 0, joiner, v6, port: 0, nonce: Nonce::Ms(0), consume, wrong: 0 })
+    let (v6, consume) = (prop::bool::weighted(0.3), prop::bool::weighted(0.5));
+    let port = prop_oneof![8 => Just(0_u16), 1 => Just(1), 1 => Just(2)];
+    (joining(), any::<bool>(), v6, port, consume).prop_map(|(joining, joiner, v6, port, consume)| {
+        Op::Meet(joining, Bid { attempt: 0, joiner, v6, port, nonce: Nonce::Ms(0), consume, wrong: 0 })
     })
 }
 
