@@ -3,9 +3,7 @@
 use crate::support::*;
 use rendezvous::domain::*;
 use std::collections::BTreeSet;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 
 contract!(
     rule_a2_numbers_are_unique_and_without_gaps_under_contention,
@@ -15,30 +13,10 @@ contract!(
     rule_h3_one_consume_over_all_callers,
     rule_j1_everybody_is_answered_when_the_store_dies,
     rule_j2_nothing_new_after_the_drain_was_acknowledged,
-    rule_s1_readers_never_see_what_was_acknowledged_as_gone,
-    rule_s3_a_revocation_over_fifty_scopes_is_never_seen_in_part,
-    rule_s6_no_reader_goes_back,
     case_i1_one_creation_under_one_key,
     case_l5_fifty_renewals_of_one_version,
     case_q7_mixed_operations_do_not_stall,
 );
-
-/// Runs `work` on `threads` threads that start together; returns what each gave.
-fn together<R: Send>(threads: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
-    let barrier = Barrier::new(threads);
-    thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads)
-            .map(|number| {
-                let (barrier, work) = (&barrier, &work);
-                scope.spawn(move || {
-                    barrier.wait();
-                    work(number)
-                })
-            })
-            .collect();
-        handles.into_iter().map(|handle| handle.join().expect("a thread's own checks hold")).collect()
-    })
-}
 
 fn rule_a2_numbers_are_unique_and_without_gaps_under_contention<B: Backend>() {
     let world = World::<B>::new();
@@ -194,95 +172,6 @@ fn rule_j2_nothing_new_after_the_drain_was_acknowledged<B: Backend>() {
             }
         });
     }
-}
-
-fn rule_s1_readers_never_see_what_was_acknowledged_as_gone<B: Backend>() {
-    const LISTINGS: usize = 600;
-    let world = World::<B>::new();
-    let hosts: Vec<Host> = (0..LISTINGS as u64).map(|owner| world.host(owner)).collect();
-    world.store.tick();
-    let gone = AtomicUsize::new(0);
-    together(3, |thread| {
-        if thread == 0 {
-            for (n, host) in hosts.iter().enumerate() {
-                world.ok(host.delete());
-                gone.store(n + 1, Ordering::SeqCst);
-            }
-            return;
-        }
-        loop {
-            let acknowledged = gone.load(Ordering::SeqCst);
-            if acknowledged == LISTINGS {
-                assert!(world.browsed().is_empty());
-                return;
-            }
-            let page = world.page(&scope(PROTOCOL), None, 1).expect("browsing works");
-            let first = page.rows.first().map(|row| row.id);
-            assert!(first.is_none_or(|id| id >= hosts[acknowledged].id), "{acknowledged} were gone, saw {first:?}");
-            assert!(acknowledged == 0 || !world.found(&hosts[acknowledged - 1]));
-        }
-    });
-}
-
-fn rule_s3_a_revocation_over_fifty_scopes_is_never_seen_in_part<B: Backend>() {
-    let world = World::<B>::new();
-    let scopes: Vec<Scope> = (0..50).map(|n| scope(&format!("game-{n}/1"))).collect();
-    for round in 0..20 {
-        for scope in &scopes {
-            world.fresh(register_in(scope.clone(), principal(round), world.number()));
-        }
-        world.store.tick();
-        let done = AtomicBool::new(false);
-        let seen = together(3, |thread| {
-            if thread == 0 {
-                let commit = world.reply(revoke(Subject::Principal(principal(round).key), 1_000, round)).commit;
-                done.store(true, Ordering::SeqCst);
-                return vec![(commit, false)];
-            }
-            let mut seen = Vec::new();
-            loop {
-                let last = done.load(Ordering::SeqCst);
-                for scope in scopes.iter().skip(thread % 2).step_by(7) {
-                    let page = world.page(scope, None, 5).expect("browsing works");
-                    seen.push((page.commit, !page.rows.is_empty()));
-                }
-                if last {
-                    return seen;
-                }
-            }
-        });
-        let revoked = seen[0][0].0;
-        for (commit, shown) in seen[1..].iter().flatten() {
-            assert_eq!(*shown, *commit < revoked, "a view of commit {commit}, revoked by {revoked}");
-        }
-    }
-}
-
-fn rule_s6_no_reader_goes_back<B: Backend>() {
-    let world = World::<B>::new();
-    let done = AtomicBool::new(false);
-    together(4, |thread| {
-        if thread < 2 {
-            for owner in 0..400 {
-                let host = world.host(owner);
-                if owner % 2 == thread as u64 {
-                    world.ok(host.delete());
-                }
-                world.store.tick();
-            }
-            done.store(true, Ordering::SeqCst);
-            return;
-        }
-        let mut last = 0;
-        while !done.load(Ordering::SeqCst) {
-            let page = world.page(&scope(PROTOCOL), None, 1).expect("browsing works").commit;
-            assert!(page >= last, "an older view after a newer one: {page} after {last}");
-            let published = world.store.published_commit();
-            assert!(published >= page);
-            last = published.max(page);
-            assert!(world.store.last_commit() >= last || thread > 1, "nothing is published before it is committed");
-        }
-    });
 }
 
 fn case_i1_one_creation_under_one_key<B: Backend>() {

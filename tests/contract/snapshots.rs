@@ -1,8 +1,7 @@
-//! Section S and browsing, as far as one thread can see it; `races.rs` has the rest.
+//! Section S, as far as one thread can see it; `reader_races.rs` has the rest, `pages.rs` the paging.
 
 use crate::support::*;
 use rendezvous::domain::*;
-use rendezvous::store::page::PAGE_MAX;
 
 contract!(
     rule_s1_what_is_taken_away_is_published_before_it_is_acknowledged,
@@ -16,12 +15,7 @@ contract!(
     rule_s5_the_published_commit_advances_whatever_was_committed,
     rule_s5_a_caller_may_wait_for_its_own_write,
     rule_s7_a_join_is_decided_by_state_not_by_the_view,
-    rule_s8_pages_are_bounded_and_a_walk_is_complete,
-    case_b1_ties_are_neither_skipped_nor_repeated,
     case_b3_a_removal_is_seen_by_the_next_read,
-    case_b5_odd_text_harms_no_page,
-    walks_survive_concurrent_changes,
-    scopes_and_tenants_are_separate,
 );
 
 fn rule_s1_what_is_taken_away_is_published_before_it_is_acknowledged<B: Backend>() {
@@ -255,63 +249,6 @@ fn rule_s7_a_join_is_decided_by_state_not_by_the_view<B: Backend>() {
     assert_eq!(world.rejected(late), Rejection::NotFound);
 }
 
-fn rule_s8_pages_are_bounded_and_a_walk_is_complete<B: Backend>() {
-    let world = World::<B>::new();
-    let short = |owner| Register { ttl: ttl(10_000), ..world.register(owner) };
-    let mut alive = vec![world.host(1).id];
-    (0..1_300).for_each(|owner| {
-        world.fresh(short(10 + owner));
-    });
-    alive.extend((0..150).map(|owner| world.host(5_000 + owner).id));
-    world.store.tick();
-    assert_eq!(world.browsed().len(), alive.len() + 1_300);
-    world.clock.advance_ms(10_000);
-    for limit in [1, 7, 50, PAGE_MAX] {
-        assert_eq!(world.walk(&scope(PROTOCOL), limit).iter().map(|row| row.id).collect::<Vec<_>>(), alive);
-        let mut after = None;
-        let mut pages = 0;
-        loop {
-            let page = world.page(&scope(PROTOCOL), after, limit).expect("browsing works");
-            assert!(page.rows.len() <= limit);
-            pages += 1;
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        assert!(pages >= 3, "1,300 dead rows are passed in steps of at most 512, not in one page");
-        assert!(pages <= alive.len().div_ceil(limit) + 4, "{pages} pages of {limit}");
-    }
-}
-
-fn case_b1_ties_are_neither_skipped_nor_repeated<B: Backend>() {
-    let world = World::<B>::new();
-    let mut expected: Vec<ListingId> = (0..25_u64)
-        .map(|n| {
-            let tag = Scope::tag(TENANT, PROTOCOL);
-            let id = ListingId::compose(1_700_000_000_000, n.wrapping_mul(0x9E37_79B9_7F4A), tag);
-            let opening = Register { id, details: details("same"), ..world.register(n) };
-            world.fresh(opening).id
-        })
-        .collect();
-    expected.sort();
-    world.store.tick();
-    for limit in [1, 3, 10, 25, 26] {
-        let rows = world.walk(&scope(PROTOCOL), limit);
-        assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), expected, "limit {limit}");
-        let (mut pages, mut after) = (0, None);
-        loop {
-            let page = world.page(&scope(PROTOCOL), after, limit).expect("browsing works");
-            pages += 1;
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        assert!((25_usize.div_ceil(limit)..=25_usize.div_ceil(limit) + 1).contains(&pages), "{pages} pages of {limit}");
-    }
-}
-
 fn case_b3_a_removal_is_seen_by_the_next_read<B: Backend>() {
     let world = World::<B>::new();
     for round in 0..2_000_u64 {
@@ -327,60 +264,4 @@ fn case_b3_a_removal_is_seen_by_the_next_read<B: Backend>() {
         assert!(!world.browsed().contains(&host.id) && !world.found(&host), "round {round}");
         world.clock.advance_ms(50);
     }
-}
-
-fn case_b5_odd_text_harms_no_page<B: Backend>() {
-    let world = World::<B>::new();
-    let names = ["q\" b\\ /", "\u{1F600}\u{10FFFF}", "</script>", "a,b]}{[", "\u{e9}\u{4e2d}", "\\u0000", "'\"'"];
-    for (owner, name) in (0..).zip(names) {
-        world.fresh(Register { details: details(name), ..world.register(owner) });
-    }
-    world.store.tick();
-    for limit in [1, 2, 100] {
-        let shown = world.walk(&scope(PROTOCOL), limit);
-        assert_eq!(shown.iter().map(Row::name).collect::<Vec<_>>(), names, "round trip, limit {limit}");
-    }
-}
-
-fn walks_survive_concurrent_changes<B: Backend>() {
-    let world = World::<B>::new();
-    let hosts: Vec<Host> = (0..300).map(|owner| world.host(owner)).collect();
-    world.store.tick();
-    let (mut seen, mut after, mut page_number) = (Vec::new(), None, 0);
-    loop {
-        let page = world.page(&scope(PROTOCOL), after, 20).expect("browsing works");
-        seen.extend(page.rows.iter().map(|row| row.id));
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-        // Removes one behind and one ahead of the cursor, the cursor's own row among them, and inserts at the end.
-        for position in [page_number * 20 + 19, 299 - page_number] {
-            let _ = world.submit(hosts[position].delete());
-        }
-        world.host(1_000);
-        world.store.tick();
-        page_number += 1;
-    }
-    let distinct: std::collections::BTreeSet<ListingId> = seen.iter().copied().collect();
-    assert_eq!(distinct.len(), seen.len(), "nothing twice");
-    let stayed = hosts.iter().filter(|host| world.found(host));
-    let missed: Vec<_> = stayed.filter(|host| !distinct.contains(&host.id)).collect();
-    assert!(missed.is_empty(), "what stayed visible was not skipped: {missed:?}");
-}
-
-fn scopes_and_tenants_are_separate<B: Backend>() {
-    let world = World::<B>::new();
-    let elsewhere = Scope::new(TenantId(1), PROTOCOL).expect("a legal protocol");
-    let here = world.host(1);
-    let race = world.fresh(register_in(scope("race"), principal(1), world.number()));
-    let far = world.fresh(register_in(elsewhere.clone(), principal_of(TenantId(1), 1), world.number()));
-    world.store.tick();
-    let ids = |scope: &Scope| world.walk(scope, 10).iter().map(|row| row.id).collect::<Vec<_>>();
-    assert_eq!(
-        (ids(&scope(PROTOCOL)), ids(&scope("race")), ids(&elsewhere)),
-        (vec![here.id], vec![race.id], vec![far.id])
-    );
-    assert!(ids(&scope("unknown")).is_empty());
-    assert!(world.found(&far) && world.store.listing(TENANT, far.id, |_, _| ()).is_err());
 }

@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::env;
 
 /// Scripts in a run that names no number: about twenty seconds on one core.
-const CASES_DEFAULT: u32 = 800;
+const CASES_DEFAULT: u32 = 600;
 /// Steps of the longest script.
 const STEPS_MAX: usize = 160;
 

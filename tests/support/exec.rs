@@ -1,10 +1,10 @@
-//! The smallest executor: one future on the calling thread.
+//! The smallest executor, one future on the calling thread; and threads that start together.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -60,4 +60,21 @@ pub(crate) fn poll_once<F: Future>(future: F) -> Polled<F> {
         Poll::Ready(output) => Polled::Ready(output),
         Poll::Pending => Polled::Pending(future),
     }
+}
+
+/// Runs `work` on `threads` threads that start together; returns what each gave.
+pub(crate) fn together<R: Send>(threads: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let barrier = Barrier::new(threads);
+    thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|number| {
+                let (barrier, work) = (&barrier, &work);
+                scope.spawn(move || {
+                    barrier.wait();
+                    work(number)
+                })
+            })
+            .collect();
+        handles.into_iter().map(|handle| handle.join().expect("a thread's own checks hold")).collect()
+    })
 }

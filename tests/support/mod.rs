@@ -1,14 +1,16 @@
 //! What the contract suite and the model share: a clock that tests move, an observer that can stop the writer, builders
 //! of commands, and a world that holds one store with all of these.
 
+mod browse;
 mod build;
 mod clock;
 mod exec;
 mod observer;
 mod world;
 
+pub(crate) use browse::Row;
 pub(crate) use build::*;
 pub(crate) use clock::ManualClock;
-pub(crate) use exec::{Polled, block_on, poll_once};
+pub(crate) use exec::{Polled, block_on, poll_once, together};
 pub(crate) use observer::Recorder;
-pub(crate) use world::{Backend, LaneShape, Row, World};
+pub(crate) use world::{Backend, LaneShape, World};
