@@ -1,6 +1,6 @@
 //! Loom models of the shipped lane and publisher; see `tests/`. Without `--cfg loom` this package is empty.
 #![cfg(loom)]
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::wildcard_enum_match_arm)]
 
 use loom::model::Builder;
 use rendezvous::clock::Clock;

@@ -1,6 +1,6 @@
 //! What callers may rely on: every command is served once, in its caller's order, and everybody is answered.
 #![cfg(loom)]
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::wildcard_enum_match_arm)]
 
 use loom::thread;
 use loom_tests::{ModelClock, done, explore, lane, presence, proof, register, renew, status};

@@ -1,6 +1,6 @@
 //! What readers may see: rules S1, S3, S4 and S6, on the shipped lane, publisher and snapshot.
 #![cfg(loom)]
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::wildcard_enum_match_arm)]
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;

@@ -95,8 +95,11 @@ fn rule_c2_presence_ends_at_its_deadline_on_every_path<B: Backend>() {
     }
 }
 
+/// One way to look at an attempt: its name, and whether it still shows one that lives.
+type Path<B> = (&'static str, fn(&World<B>, &Host, &Try) -> bool);
+
 fn rule_c2_an_attempt_ends_at_its_deadline_on_every_path<B: Backend>() {
-    let paths: [(&str, fn(&World<B>, &Host, &Try) -> bool); 7] = [
+    let paths: [Path<B>; 7] = [
         ("bind", |world, _, attempt| {
             world.submit(Command::Bind(attempt.bind(Role::Host, v6(1, 4_000), world.now()))).is_ok()
         }),
