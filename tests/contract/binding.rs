@@ -125,7 +125,7 @@ fn case_p2_both_roles_from_one_endpoint_are_refused<B: Backend>() {
         world.bind(&attempt, Role::Host, v4(7, 1_000));
         let same = attempt.bind(Role::Joiner, v4(7, 1_000), world.now());
         assert_eq!(world.rejected(command(same)), Rejection::Invalid(Invalid::SameEndpoint));
-        assert_eq!(world.bind_and_consume(&attempt, Role::Joiner, v4(7, 2_000)).introduction.is_some(), true);
+        assert!(world.bind_and_consume(&attempt, Role::Joiner, v4(7, 2_000)).introduction.is_some());
     }
 }
 

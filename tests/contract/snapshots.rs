@@ -19,7 +19,8 @@ contract!(
 );
 
 fn rule_s1_what_is_taken_away_is_published_before_it_is_acknowledged<B: Backend>() {
-    let removals: [(&str, fn(&Host) -> Command); 4] = [
+    type Removal = (&'static str, fn(&Host) -> Command);
+    let removals: [Removal; 4] = [
         ("deleted", Host::delete),
         ("listing revoked", |host| revoke(Subject::Listing(host.id), 5_000, 1)),
         ("owner revoked", |host| revoke(Subject::Principal(host.owner.key), 5_000, 1)),
