@@ -123,7 +123,8 @@ impl<O: ListingObject> Machine<O> {
     fn bound_outcome(&self, slot: u32, repeated: bool) -> Outcome {
         let attempt = &self.state.attempts[slot as usize];
         let introduction = attempt.introduced_at.map(|at| Box::new(self.introduction(slot, at)));
-        Outcome::Bound(Bound { deadline: attempt.deadline, repeated, introduction })
+        let deadline = self.at_the_latest(attempt.deadline);
+        Outcome::Bound(Bound { deadline, repeated, introduction })
     }
 
     /// What the introduction hands out; a family bound later is part of it from then on.
@@ -140,7 +141,7 @@ impl<O: ListingObject> Machine<O> {
             candidates: [candidates(listing.candidates.as_slice()), candidates(attempt.candidates.as_slice())],
             last_bound: [attempt.last_endpoint(Role::Host), attempt.last_endpoint(Role::Joiner)],
             at: attempt.introduced_at.unwrap_or(at),
-            deadline: attempt.deadline,
+            deadline: self.at_the_latest(attempt.deadline),
         }
     }
 }

@@ -171,6 +171,11 @@ impl<O: ListingObject> Machine<O> {
         self.commit
     }
 
+    /// J2: while a drain runs, its deadline is every record's deadline.
+    fn at_the_latest(&self, deadline: MonoTime) -> MonoTime {
+        self.drain.map_or(deadline, |drain| deadline.min(drain.deadline))
+    }
+
     fn refuse_if_draining(&self) -> Result<(), Rejection> {
         self.drain.map_or(Ok(()), |drain| Err(drain.into()))
     }

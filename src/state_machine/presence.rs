@@ -41,7 +41,7 @@ impl<O: ListingObject> Machine<O> {
         }
         let deadline = self.state.listings[slot as usize].presence[family.index()].as_ref().map(|known| known.deadline);
         Ok(Outcome::Present(Present {
-            deadline: deadline.unwrap_or_default(),
+            deadline: self.at_the_latest(deadline.unwrap_or_default()),
             offers: self.offers(slot, now),
             draining: self.drain.map(|drain| drain.deadline),
         }))
@@ -165,11 +165,12 @@ impl<O: ListingObject> Machine<O> {
             }
         }
         pending.sort_unstable();
+        let at_the_latest = self.at_the_latest(MonoTime::NEVER);
         let mut offers = [None; OFFERS_MAX];
         for (offer, (_, _, slot)) in offers.iter_mut().zip(pending) {
             let attempt = &mut self.state.attempts[slot as usize];
             attempt.offered = attempt.offered.saturating_add(1);
-            *offer = Some(Offer { attempt: attempt.id, deadline: attempt.deadline });
+            *offer = Some(Offer { attempt: attempt.id, deadline: attempt.deadline.min(at_the_latest) });
         }
         offers
     }

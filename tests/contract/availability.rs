@@ -11,6 +11,7 @@ contract!(
     rule_j2_drain_lets_the_rest_go_on,
     rule_j2_drain_is_idempotent_and_final,
     rule_j2_the_deadline_is_every_records_deadline_without_any_call,
+    rule_j2_answers_promise_nothing_beyond_the_deadline,
     rule_j2_after_the_deadline_everything_is_draining,
     rule_j2_the_window_has_a_bound,
     rule_j2_drain_is_published_with_its_acknowledgement,
@@ -157,6 +158,21 @@ fn rule_j2_the_deadline_is_every_records_deadline_without_any_call<B: Backend>()
             assert_eq!(world.browsed(), [host.id]);
         }
     }
+}
+
+fn rule_j2_answers_promise_nothing_beyond_the_deadline<B: Backend>() {
+    let world = World::<B>::new();
+    let (host, attempt) = world.host_and_attempt();
+    let before = presence(&host, v4(1, 4_000), world.number(), world.now());
+    assert_eq!(world.presence_ok(before).deadline, world.now().plus_ms(65_000));
+    world.ok(Command::Drain { window_ms: 10_000 });
+    let deadline = world.now().plus_ms(10_000);
+    let again = world.presence_ok(before);
+    assert_eq!((again.deadline, again.offers[0].map(|offer| offer.deadline)), (deadline, Some(deadline)));
+    assert_eq!(world.present(&host, v4(1, 4_000)).deadline, deadline);
+    assert_eq!(world.bind_and_consume(&attempt, Role::Host, v4(1, 4_000)).deadline, deadline);
+    let bound = world.bind_and_consume(&attempt, Role::Joiner, v4(2, 5_000));
+    assert_eq!((bound.deadline, bound.introduction.map(|shown| shown.deadline)), (deadline, Some(deadline)));
 }
 
 fn rule_j2_after_the_deadline_everything_is_draining<B: Backend>() {

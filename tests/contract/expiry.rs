@@ -23,14 +23,14 @@ fn go<B: Backend>(world: &World<B>, deadline: MonoTime, off_ns: i64) {
     world.clock.advance_to(MonoTime(deadline.0.saturating_add_signed(off_ns)));
 }
 
-/// A named path on which a listing shows whether it is alive.
-type ListingPath<B> = (&'static str, fn(&World<B>, &Host, &Try) -> bool);
+/// A named path on which a listing or an attempt shows whether it is alive.
+type Showing<B> = (&'static str, fn(&World<B>, &Host, &Try) -> bool);
 
 fn joinable<B: Backend>(world: &World<B>, host: &Host, _: &Try) -> bool {
     world.submit(Command::CreateAttempt(Box::new(world.attempt(host, 77)))).is_ok()
 }
 
-fn paths<B: Backend>() -> Vec<ListingPath<B>> {
+fn paths<B: Backend>() -> Vec<Showing<B>> {
     vec![
         ("browse", |world, host, _| world.browsed().contains(&host.id)),
         ("by id", |world, host, _| world.found(host)),
@@ -80,7 +80,7 @@ fn rule_c2_a_lease_ends_at_its_deadline_on_every_path<B: Backend>() {
 fn rule_c2_presence_ends_at_its_deadline_on_every_path<B: Backend>() {
     let verified = |world: &World<B>, host: &Host, _: &Try| world.lease(host).presence == PresenceState::Verified;
     let counted = |world: &World<B>, _: &Host, _: &Try| world.status().presence.live == 1;
-    let mut paths: Vec<ListingPath<B>> = paths().into_iter().take(3).collect();
+    let mut paths: Vec<Showing<B>> = paths().into_iter().take(3).collect();
     paths.extend([("lease view", verified as fn(&World<B>, &Host, &Try) -> bool), ("count", counted)]);
     for (path, alive) in paths {
         for (off_ns, expected) in AROUND {
@@ -95,11 +95,8 @@ fn rule_c2_presence_ends_at_its_deadline_on_every_path<B: Backend>() {
     }
 }
 
-/// One way to look at an attempt: its name, and whether it still shows one that lives.
-type Path<B> = (&'static str, fn(&World<B>, &Host, &Try) -> bool);
-
 fn rule_c2_an_attempt_ends_at_its_deadline_on_every_path<B: Backend>() {
-    let paths: [Path<B>; 7] = [
+    let paths: [Showing<B>; 7] = [
         ("bind", |world, _, attempt| {
             world.submit(Command::Bind(attempt.bind(Role::Host, v6(1, 4_000), world.now()))).is_ok()
         }),

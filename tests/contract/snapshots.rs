@@ -18,10 +18,8 @@ contract!(
     case_b3_a_removal_is_seen_by_the_next_read,
 );
 
-/// Something that takes a listing away, by name.
-type Removal = (&'static str, fn(&Host) -> Command);
-
 fn rule_s1_what_is_taken_away_is_published_before_it_is_acknowledged<B: Backend>() {
+    type Removal = (&'static str, fn(&Host) -> Command);
     let removals: [Removal; 4] = [
         ("deleted", Host::delete),
         ("listing revoked", |host| revoke(Subject::Listing(host.id), 5_000, 1)),

@@ -56,7 +56,10 @@ fn offers(model: &Model, listing: ListingId, present: &Present) -> bool {
     let offered: Vec<Offer> = present.offers.iter().flatten().copied().collect();
     let distinct: BTreeSet<AttemptId> = offered.iter().map(|offer| offer.attempt).collect();
     let deadlines = offered.iter().all(|offer| {
-        model.attempts.iter().any(|attempt| attempt.asked.id == offer.attempt && attempt.deadline == offer.deadline)
+        model
+            .attempts
+            .iter()
+            .any(|attempt| attempt.asked.id == offer.attempt && model.at_the_latest(attempt.deadline) == offer.deadline)
     });
     distinct.len() == offered.len() && offered.len() >= least && distinct.is_subset(&pending) && deadlines
 }

@@ -78,3 +78,12 @@ pub(crate) fn together<R: Send>(threads: usize, work: impl Fn(usize) -> R + Sync
         handles.into_iter().map(|handle| handle.join().expect("a thread's own checks hold")).collect()
     })
 }
+
+/// Raised when it is dropped, also by a panic: those who loop until then stop instead of hiding the failure.
+pub(crate) struct Raise<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}

@@ -16,7 +16,7 @@ impl Attempt {
         Family::BOTH.iter().filter_map(pair).collect()
     }
 
-    pub(crate) fn introduction(&self) -> Option<Introduction> {
+    pub(crate) fn introduction(&self, at_the_latest: MonoTime) -> Option<Introduction> {
         let at = self.introduced_at?;
         let pairs = self.pairs();
         let behind_one_nat = pairs.iter().any(|pair| pair.host.address().ip() == pair.joiner.address().ip());
@@ -28,7 +28,7 @@ impl Attempt {
             candidates: if behind_one_nat { declared } else { Default::default() },
             last_bound: self.last_bound.map(|endpoint| endpoint.expect("both sides are bound")),
             at,
-            deadline: self.deadline,
+            deadline: self.deadline.min(at_the_latest),
         })
     }
 
@@ -118,7 +118,7 @@ impl Model {
     pub(super) fn bind(&mut self, bind: &Bind, then_consume: bool) -> Result<Outcome, Rejection> {
         let now = self.now();
         let aged = bind.nonce_issued.plus_ms(self.limits.nonce_fresh_ms.into()) <= now;
-        let commit = self.commit;
+        let (commit, latest) = (self.commit, self.at_the_latest(MonoTime::NEVER));
         let found = self.attempts.iter_mut().find(|attempt| attempt.asked.id == bind.attempt);
         let attempt = found.ok_or(Rejection::NotFound)?;
         let (role, family) = (bind.role.index(), bind.endpoint.family().index());
@@ -162,12 +162,12 @@ impl Model {
             attempt.changed_commit = commit;
             self.changes = true;
         }
-        let introduction = attempt.introduction().map(Box::new);
-        Ok(Outcome::Bound(Bound { deadline: attempt.deadline, repeated, introduction }))
+        let introduction = attempt.introduction(latest).map(Box::new);
+        Ok(Outcome::Bound(Bound { deadline: attempt.deadline.min(latest), repeated, introduction }))
     }
 
     pub(super) fn consume(&mut self, id: AttemptId) -> Result<Outcome, Rejection> {
-        let (now, commit) = (self.now(), self.commit);
+        let (now, commit, latest) = (self.now(), self.commit, self.at_the_latest(MonoTime::NEVER));
         let attempt = self.live_attempt(id)?;
         if attempt.introduced_at.is_some() {
             return Err(Rejection::ReplayRejected(Replay::Consumed));
@@ -177,7 +177,7 @@ impl Model {
         }
         attempt.introduced_at = Some(now);
         attempt.changed_commit = commit;
-        let introduction = attempt.introduction().ok_or(Rejection::NotReady)?;
+        let introduction = attempt.introduction(latest).ok_or(Rejection::NotReady)?;
         self.changes = true;
         Ok(Outcome::Introduced(introduction))
     }
@@ -237,7 +237,7 @@ impl Model {
         if std::mem::replace(&mut attempt.reported[role.index()], true) {
             return Err(Rejection::ReplayRejected(Replay::Reported));
         }
-        let introduction = attempt.introduction();
+        let introduction = attempt.introduction(MonoTime::NEVER);
         let family =
             introduction.and_then(|shown| shown.pairs.into_iter().flatten().next()).map(|pair| pair.host.family());
         Ok(Outcome::PathReported(family))

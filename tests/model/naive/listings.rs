@@ -141,7 +141,10 @@ impl Model {
         let limits = self.limits.clone();
         let presences = self.present_families();
         let listing = self.live_listing(sent.listing)?;
-        let present = |deadline| Outcome::Present(Present { deadline, offers: Default::default(), draining });
+        let present = |deadline: MonoTime| {
+            let deadline = draining.map_or(deadline, |drain| drain.min(deadline));
+            Outcome::Present(Present { deadline, offers: Default::default(), draining })
+        };
         if let Some(known) = listing.known[family].as_ref().filter(|known| known.datagram == sent.datagram) {
             return Ok(present(known.deadline));
         }

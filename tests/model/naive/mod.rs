@@ -255,6 +255,11 @@ impl Model {
         all
     }
 
+    /// While a drain runs, its deadline is everything's deadline.
+    pub(crate) fn at_the_latest(&self, deadline: MonoTime) -> MonoTime {
+        self.drain.map_or(deadline, |(drain, _)| drain.min(deadline))
+    }
+
     fn remembered_requests(&self) -> usize {
         self.listings.len() + self.attempts.len()
     }

@@ -61,7 +61,7 @@ impl Model {
         }
         let own = attempt.slots[role.index()].iter().flatten().map(|slot| slot.endpoint).collect();
         let expires_at = attempt.first.expires_at;
-        let state = match attempt.introduction() {
+        let state = match attempt.introduction(self.at_the_latest(MonoTime::NEVER)) {
             None => AttemptState::Waiting { own, expires_at },
             Some(introduction) => AttemptState::Introduced {
                 own,
