@@ -13,6 +13,7 @@ contract!(
     rule_h4_only_bound_endpoints_are_introduced,
     rule_h4_candidates_only_behind_one_address,
     case_p6_families_are_matched,
+    case_x3_nobody_is_sent_to_an_address_that_its_owner_never_proved,
     case_p1_the_bound_address_is_introduced_whole,
 );
 
@@ -216,4 +217,20 @@ fn case_p1_the_bound_address_is_introduced_whole<B: Backend>() {
     world.bind_both(&attempt);
     let expected = [pair(v4(1, 4_000), v4(2, 5_000))];
     assert_eq!(pairs(&introduced(&world, &attempt)), expected, "neither HTTP source is used");
+}
+
+fn case_x3_nobody_is_sent_to_an_address_that_its_owner_never_proved<B: Backend>() {
+    let world = World::<B>::new();
+    let open = |owner| Register { details: details("The Real One"), ..world.register(owner) };
+    let silent = world.registered(open(1));
+    let create = Command::CreateAttempt(Box::new(world.attempt(&silent, 9)));
+    assert_eq!(world.rejected(create), Rejection::NotFound, "no presence, no joins");
+    let real = world.fresh(open(2));
+    let copycat = world.fresh(open(3));
+    assert_eq!(world.visible(), [real.id, copycat.id], "a name is no identity: neither disturbs the other");
+    let attempt = world.joins(&real, 9);
+    let foreign = Bind { listing: Some(copycat.id), ..attempt.bind(Role::Host, v4(66, 6_666), world.now()) };
+    assert_eq!(world.rejected(Command::BindAndConsume(foreign)), Rejection::NotFound);
+    world.bind_both(&attempt);
+    assert_eq!(pairs(&introduced(&world, &attempt)), [pair(v4(1, 4_000), v4(2, 5_000))]);
 }

@@ -211,3 +211,23 @@ fn rule_s5_a_tick_while_the_lane_is_busy_is_not_lost() {
     assert!(world.store.published_commit() > commit, "the holder published on the way out");
     assert_eq!(world.browsed(), [host.id]);
 }
+
+#[test]
+fn case_i5_a_mismatch_is_told_although_the_first_request_waits() {
+    let world = Laned::new();
+    let victim = world.host(1);
+    let opening = world.register(2);
+    let (first, same, other) = world.while_held(&victim, || {
+        let first = waits!(world, Command::Register(Box::new(opening.clone())));
+        let same = waits!(world, Command::Register(Box::new(opening.clone())));
+        let idempotency = Idempotency { fingerprint: Fingerprint(1), ..opening.idempotency };
+        let other = Register { idempotency, ..opening.clone() };
+        (first, same, waits!(world, Command::Register(Box::new(other))))
+    });
+    let replayed = |result: Result<Reply, Failure>| match result.map(|reply| reply.outcome) {
+        Ok(Outcome::Registered(registered)) => registered.replayed,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((replayed(block_on(first)), replayed(block_on(same))), (false, true));
+    assert_eq!(block_on(other), Err(Rejection::IdempotencyMismatch.into()));
+}

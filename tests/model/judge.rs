@@ -3,7 +3,7 @@
 use crate::naive::{Listing, Model, Verdict};
 use crate::support::{Backend, Row, World};
 use rendezvous::domain::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The outcome, or the rejection, must be the model's.
 #[track_caller]
@@ -103,6 +103,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) fresh: Vec<&'a Listing>,
     pub(crate) drained: bool,
     pub(crate) must_show: &'a BTreeSet<ListingId>,
+    /// By commit, with names.
+    pub(crate) history: &'a BTreeMap<u64, BTreeMap<ListingId, String>>,
     /// A tick has just published everything.
     pub(crate) complete: bool,
 }
@@ -133,6 +135,11 @@ pub(crate) fn pages<A: Backend, B: Backend>(
     assert!(ids.is_subset(&public), "the lane shows what is not visible: {:?}", ids.difference(&public));
     let promised: BTreeSet<ListingId> = public.intersection(seen.must_show).copied().collect();
     assert!(promised.is_subset(&ids), "live listings blinked out: {:?}", promised.difference(&ids));
+    let view = lane.page(scope, None, 100).expect("browsing works");
+    let then = seen.history.get(&view.commit).unwrap_or_else(|| panic!("no commit has number {}", view.commit));
+    for (id, name) in names(&view.rows) {
+        assert_eq!(then.get(&id), Some(&name), "the view of commit {} shows what was not so then", view.commit);
+    }
     by_id(seen, scope, single, lane);
     if seen.complete {
         assert_eq!(published, baseline, "both stores show the same rows right after a tick");

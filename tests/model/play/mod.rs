@@ -12,7 +12,7 @@ use rendezvous::domain::*;
 use rendezvous::store::Store;
 use rendezvous::store::lane::Lane;
 use rendezvous::store::single_lock::SingleLock;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The longest allowed interval, so that waiting a minute is sixty ticks.
 const PUBLISH_INTERVAL_MS: u32 = 1_000;
@@ -35,6 +35,8 @@ pub(crate) struct Play {
     must_show: BTreeSet<ListingId>,
     last_commit: u64,
     lane_view: u64,
+    /// What was public and fresh, by name, after each commit that the lane may still show (rule S3).
+    history: BTreeMap<u64, BTreeMap<ListingId, String>>,
     met: Coverage,
 }
 
@@ -56,6 +58,7 @@ impl Play {
             must_show: BTreeSet::new(),
             last_commit: 0,
             lane_view: 0,
+            history: BTreeMap::from([(0, BTreeMap::new())]),
             met: Coverage::default(),
         }
     }
@@ -113,6 +116,7 @@ impl Play {
         judge::result(&self.model, &command, &verdict, &single);
         judge::commits(&command, &verdict, &single, self.last_commit, commit);
         self.last_commit = commit;
+        self.write_history();
         self.met.note(&single);
         self.remember(command, &verdict.result);
     }
@@ -182,11 +186,23 @@ impl Play {
             assert!(commit - self.last_commit <= u64::from(sweep.cleaned), "a tick only cleans up");
         }
         self.last_commit = commit;
+        self.write_history();
         assert_eq!(self.lane.store.published_commit(), commit, "a tick publishes everything");
         for scope in Self::scopes() {
             let shown = self.model.projection(&scope, self.clock.now(), false);
             self.must_show.extend(shown.iter().map(|listing| listing.asked.id));
         }
+    }
+
+    fn write_history(&mut self) {
+        let mut shown = BTreeMap::new();
+        for scope in Self::scopes() {
+            for listing in self.model.projection(&scope, self.clock.now(), false) {
+                shown.insert(listing.asked.id, listing.asked.details.fields().name.clone());
+            }
+        }
+        self.history.entry(self.last_commit).or_insert(shown);
+        self.history = self.history.split_off(&self.lane.store.published_commit());
     }
 
     fn scopes() -> impl Iterator<Item = Scope> {
@@ -207,6 +223,7 @@ impl Play {
                 fresh: self.model.projection(&scope, now, true),
                 drained: self.model.drain.is_some_and(|(deadline, _)| deadline <= now),
                 must_show: &self.must_show,
+                history: &self.history,
                 complete: ticked,
             };
             still_shown.extend(judge::pages(&seen, &scope, &self.single, &self.lane));
