@@ -60,7 +60,14 @@ fn criterion_benches(criterion: &mut Criterion) {
 /// Readers in a closed loop on as many threads.
 fn readers(threads: u64, run: impl Fn(u64) -> Measured + Sync) -> Vec<Measured> {
     thread::scope(|scope| {
-        let readers: Vec<_> = (0..threads).map(|n| scope.spawn({ let run = &run; move || run(n) })).collect();
+        let readers: Vec<_> = (0..threads)
+            .map(|n| {
+                scope.spawn({
+                    let run = &run;
+                    move || run(n)
+                })
+            })
+            .collect();
         readers.into_iter().map(|reader| reader.join().expect("a reader")).collect()
     })
 }
@@ -91,15 +98,27 @@ fn table() {
     let total = |all: &[Measured]| all.iter().map(|one| one.per_second).sum::<f64>() / 1e3;
     let (lock_1, lane_1, at_1) = (readers(1, browse_lock), readers(1, browse_lane), readers(1, browse_lane_at));
     let (lock_2, lane_2) = (readers(2, browse_lock), readers(2, browse_lane));
-    support::print_head(&format!("browse, page of 50 out of {LISTINGS}, {SCOPES} scopes, random cursor and scope, 1 % expired"));
+    support::print_head(&format!(
+        "browse, page of 50 out of {LISTINGS}, {SCOPES} scopes, random cursor and scope, 1 % expired"
+    ));
     let p50 = |all: &[Measured]| all[0].p50_ns as f64;
     let p999 = |all: &[Measured]| all[0].p999_ns as f64;
     support::print_row("p50, now as an argument", p50(&lock_1), p50(&at_1), "ns", false);
     support::print_row("p50, the clock read inside", p50(&lock_1), p50(&lane_1), "ns", false);
-    support::print_row("p99.9 of blocks of 16 (lane) and of single pages (lock)", p999(&lock_1), p999(&lane_1), "ns", false);
+    support::print_row(
+        "p99.9 of blocks of 16 (lane) and of single pages (lock)",
+        p999(&lock_1),
+        p999(&lane_1),
+        "ns",
+        false,
+    );
     support::print_row("one reader", total(&lock_1), total(&lane_1), "k/s", true);
     support::print_row("two readers", total(&lock_2), total(&lane_2), "k/s", true);
-    println!("two readers / one: single lock {:.2}, lane {:.2}", total(&lock_2) / total(&lock_1), total(&lane_2) / total(&lane_1));
+    println!(
+        "two readers / one: single lock {:.2}, lane {:.2}",
+        total(&lock_2) / total(&lock_1),
+        total(&lane_2) / total(&lane_1)
+    );
 }
 
 criterion_group! {

@@ -106,7 +106,9 @@ fn dedicated_thread_table() {
 }
 
 fn table() {
-    support::print_head(&format!("renewals and presence with reply, {LISTINGS} listings, each second command a renewal"));
+    support::print_head(&format!(
+        "renewals and presence with reply, {LISTINGS} listings, each second command a renewal"
+    ));
     for producers in [1, 2, 4, 8] {
         let (lock, clock) = support::single_lock(LISTINGS);
         let by_lock = produce(producers, &clock, &|command| lock.apply(command));

@@ -135,7 +135,9 @@ fn documents_tell_of_what_exists() {
         let folder = Path::new(&document).parent().map(Path::to_path_buf).unwrap_or_default();
         let text = read(&document);
         for named in text.split('`').skip(1).step_by(2) {
-            let is_path = ["src/", "tests/", "docs/", "benches/", "loom-tests/", "flamegraphs/"].iter().any(|top| named.starts_with(top));
+            let is_path = ["src/", "tests/", "docs/", "benches/", "loom-tests/", "flamegraphs/"]
+                .iter()
+                .any(|top| named.starts_with(top));
             if is_path && !named.contains([' ', '*', '{', '<', '…']) && !root().join(named).exists() {
                 missing.push(format!("{document}: `{named}`"));
             }

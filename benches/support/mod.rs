@@ -4,9 +4,9 @@
 use rendezvous::clock::{Clock, SystemClock};
 use rendezvous::domain::details::DetailsInput;
 use rendezvous::domain::{
-    AttributeValue, Candidates, Command, Details, Endpoint, Failure, Fingerprint, Idempotency, IdempotencyKey, LeaseProof,
-    Limits, ListingId, MonoTime, Presence, Principal, PrincipalKey, Register, Renew, Reply, Scope, TenantId, Ttl, TtlBounds,
-    Visibility, WallTime,
+    AttributeValue, Candidates, Command, Details, Endpoint, Failure, Fingerprint, Idempotency, IdempotencyKey,
+    LeaseProof, Limits, ListingId, MonoTime, Presence, Principal, PrincipalKey, Register, Renew, Reply, Scope,
+    TenantId, Ttl, TtlBounds, Visibility, WallTime,
 };
 use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::single_lock::SingleLock;
@@ -86,7 +86,10 @@ pub fn details(n: u64) -> Details {
         players: (n % 16) as u16,
         max_players: 16,
         tags: vec!["modded".into()],
-        attributes: vec![("skill".into(), AttributeValue::Integer(1200)), ("voice".into(), AttributeValue::Boolean(true))],
+        attributes: vec![
+            ("skill".into(), AttributeValue::Integer(1200)),
+            ("voice".into(), AttributeValue::Boolean(true)),
+        ],
         ..DetailsInput::default()
     })
     .expect("valid details")

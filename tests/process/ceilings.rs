@@ -25,7 +25,8 @@ struct Size {
 }
 
 fn size() -> Size {
-    let lives = "[lease]\nttl_ms = 300000\n[presence]\nttl_ms = 300000\n[attempt]\nttl_ms = 120000\nbind_window_ms = 60000\n";
+    let lives =
+        "[lease]\nttl_ms = 300000\n[presence]\nttl_ms = 300000\n[attempt]\nttl_ms = 120000\nbind_window_ms = 60000\n";
     match std::env::var("RENDEZVOUS_FULL_CEILINGS").as_deref() {
         Ok("1") => Size { listings: 25_000, attempts: 10_000, sample: 250, config: lives.to_owned() },
         _ => {
@@ -60,7 +61,11 @@ impl Authenticated {
 }
 
 /// Runs `work(i)` for 0 to `count` on [`FILLERS`] threads that each make their tools first.
-fn shared<T: Send, R: Send>(count: usize, tools: impl Fn() -> T + Sync, work: impl Fn(&mut T, usize) -> R + Sync) -> Vec<R> {
+fn shared<T: Send, R: Send>(
+    count: usize,
+    tools: impl Fn() -> T + Sync,
+    work: impl Fn(&mut T, usize) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {
         let (mut tools, mut done) = (tools(), Vec::new());
@@ -169,7 +174,12 @@ fn ceilings(store: &str) {
     let listings = fill_listings(&server, &size);
     let filled = begun.elapsed();
     let attempts = fill_attempts(&server, &size, &listings);
-    println!("{store}: {} listings in {filled:.1?}, {} attempts after {:.1?}", size.listings, size.attempts, begun.elapsed());
+    println!(
+        "{store}: {} listings in {filled:.1?}, {} attempts after {:.1?}",
+        size.listings,
+        size.attempts,
+        begun.elapsed()
+    );
     let mut connection = server.connect();
     let token = guest(&mut connection);
     let refused = register(&mut connection, &token, "one more", "").expect_err("a bad key");
@@ -180,7 +190,11 @@ fn ceilings(store: &str) {
 
     let begun = Instant::now();
     let refused = renew_in_a_flood(&server, &listings);
-    println!("{store}: {} renewals in {:.1?}, {refused} registrations refused meanwhile", size.listings, begun.elapsed());
+    println!(
+        "{store}: {} renewals in {:.1?}, {refused} registrations refused meanwhile",
+        size.listings,
+        begun.elapsed()
+    );
     assert!(refused > 0, "there was no flood");
     assert_alive(&server, &size, &listings, &attempts);
 

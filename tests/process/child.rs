@@ -1,6 +1,6 @@
 //! A child process whose lines are read as they come, and which never outlives its handle.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -26,44 +26,52 @@ pub(crate) fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> 
 
 /// The lines of one stream so far.
 #[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<(Mutex<Vec<String>>, Condvar)>);
+pub(crate) struct Lines(Arc<(Mutex<Read>, Condvar)>);
+
+#[derive(Default)]
+struct Read {
+    lines: Vec<String>,
+    ended: bool,
+}
 
 impl Lines {
-    fn read(stream: impl Read + Send + 'static) -> Self {
+    fn read(stream: impl io::Read + Send + 'static) -> Self {
         let lines = Self::default();
         let writer = lines.clone();
         thread::spawn(move || {
             for line in BufReader::new(stream).split(b'\n') {
-                let Ok(line) = line else { return };
-                writer.0.0.lock().unwrap().push(String::from_utf8_lossy(&line).into_owned());
+                let Ok(line) = line else { break };
+                writer.0.0.lock().unwrap().lines.push(String::from_utf8_lossy(&line).into_owned());
                 writer.0.1.notify_all();
             }
+            writer.0.0.lock().unwrap().ended = true;
+            writer.0.1.notify_all();
         });
         lines
     }
 
     /// Everything so far.
     pub(crate) fn text(&self) -> String {
-        self.0.0.lock().unwrap().join("\n")
+        self.0.0.lock().unwrap().lines.join("\n")
     }
 
     /// The first of the lines from number `from` on that `wanted` accepts, and the number after it.
     fn find<T>(&self, from: usize, wanted: impl Fn(&str) -> Option<T>) -> Option<(T, usize)> {
         let end = Instant::now() + PATIENCE;
-        let mut lines = self.0.0.lock().unwrap();
+        let mut read = self.0.0.lock().unwrap();
         let mut seen = from;
         loop {
-            while let Some(line) = lines.get(seen) {
+            while let Some(line) = read.lines.get(seen) {
                 seen += 1;
                 if let Some(value) = wanted(line) {
                     return Some((value, seen));
                 }
             }
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || read.ended {
                 return None;
             }
-            lines = self.0.1.wait_timeout(lines, left).unwrap().0;
+            read = self.0.1.wait_timeout(read, left).unwrap().0;
         }
     }
 }

@@ -86,9 +86,9 @@ fn an_unread_sender_from_elsewhere_is_shown_to_the_owner_and_changes_nothing() {
     assert_eq!(verified(&server, &listing), a.local().to_string());
     let lease = listing.ask(&mut server.connect(), "GET", "/lease");
     let endpoints = lease.json["endpoints"].as_array().expect("endpoints");
-    let noted = endpoints.iter().any(|endpoint| {
-        endpoint["presence"] == "unverified" && endpoint["address"] == moved.local().to_string()
-    });
+    let noted = endpoints
+        .iter()
+        .any(|endpoint| endpoint["presence"] == "unverified" && endpoint["address"] == moved.local().to_string());
     assert!(noted, "{lease:?}");
     // Its number was not used up.
     assert!(a.ask(&credential.signed(&nonce, Some(101))).is_success());
@@ -149,23 +149,26 @@ fn case_x1_and_x2_nobody_unproven_gets_more_than_he_sent_and_ids_show_in_no_answ
     let listing = server.register();
     Stun::new(V4, server.udp).present(&listing);
     let attempt = server.attempt(&listing);
-    let existing = [Credential::presence(&listing), Credential::joiner(&attempt), Credential::host(&listing, &attempt.id)];
+    let existing =
+        [Credential::presence(&listing), Credential::joiner(&attempt), Credential::host(&listing, &attempt.id)];
     let absent = existing.clone().map(|credential| {
         let swapped = credential.username.replace(&listing.id, &"7".repeat(32)).replace(&attempt.id, &"7".repeat(32));
         Credential::new(&swapped, "guessed")
     });
     for (real, unreal) in existing.iter().zip(&absent) {
-        let shapes: Vec<_> = [real, unreal].map(|credential| {
-            let mut stun = Stun::new(V4, server.udp);
-            let nonce = stun.challenge(credential);
-            let guessed = Credential::new(&credential.username, "wrong");
-            [credential.first(), guessed.signed(&nonce, Some(1))].map(|bytes| {
-                let got = answers(&stun, &bytes);
-                let received: usize = got.iter().map(|answer| answer.0.len()).sum();
-                assert!(received <= bytes.len(), "{received} bytes for {}", bytes.len());
-                got.iter().map(|answer| (answer.0.len(), answer.error())).collect::<Vec<_>>()
+        let shapes: Vec<_> = [real, unreal]
+            .map(|credential| {
+                let mut stun = Stun::new(V4, server.udp);
+                let nonce = stun.challenge(credential);
+                let guessed = Credential::new(&credential.username, "wrong");
+                [credential.first(), guessed.signed(&nonce, Some(1))].map(|bytes| {
+                    let got = answers(&stun, &bytes);
+                    let received: usize = got.iter().map(|answer| answer.0.len()).sum();
+                    assert!(received <= bytes.len(), "{received} bytes for {}", bytes.len());
+                    got.iter().map(|answer| (answer.0.len(), answer.error())).collect::<Vec<_>>()
+                })
             })
-        }).into();
+            .into();
         assert_eq!(shapes[0], shapes[1], "{} and {}", real.username, unreal.username);
     }
 }

@@ -42,7 +42,9 @@ fn commands(document: &Path) -> Vec<String> {
 fn documents() -> Vec<PathBuf> {
     let mut found = vec![root().join("README.md")];
     let docs = fs::read_dir(root().join("docs")).expect("the documents");
-    found.extend(docs.map(|entry| entry.expect("readable").path()).filter(|path| path.extension().is_some_and(|e| e == "md")));
+    found.extend(
+        docs.map(|entry| entry.expect("readable").path()).filter(|path| path.extension().is_some_and(|e| e == "md")),
+    );
     found.sort();
     found
 }
@@ -70,7 +72,8 @@ impl Stage {
 
     /// The command with this stage's places in it, or why it can't be run.
     fn translate(&self, command: &str) -> Result<String, String> {
-        let beginning = BEGINNINGS.iter().find(|beginning| command.starts_with(**beginning)).expect("it was found by it");
+        let beginning =
+            BEGINNINGS.iter().find(|beginning| command.starts_with(**beginning)).expect("it was found by it");
         let rest = &command[beginning.len()..];
         let mut line = if *beginning == "curl " {
             if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
@@ -85,7 +88,8 @@ impl Stage {
         if line.contains("rendezvous serve ") || line.ends_with("rendezvous serve") {
             line = line.replacen("serve", "serve --http 127.0.0.1:0 --udp 127.0.0.1:0", 1);
         }
-        let words: Vec<String> = line.split(' ').map(|word| if is_id(word) { self.listing.clone() } else { word.to_owned() }).collect();
+        let words: Vec<String> =
+            line.split(' ').map(|word| if is_id(word) { self.listing.clone() } else { word.to_owned() }).collect();
         Ok(words.join(" "))
     }
 
@@ -153,7 +157,11 @@ fn every_command_of_the_documents_runs() {
 fn the_commands_that_dev_mode_prints_run() {
     let stage = Stage::set();
     let printed = stage.server.process.stderr.text();
-    let lines: Vec<&str> = printed.lines().map(str::trim).filter(|line| line.contains(" --server ") || line.starts_with("curl ")).collect();
+    let lines: Vec<&str> = printed
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.contains(" --server ") || line.starts_with("curl "))
+        .collect();
     assert_eq!(lines.len(), 4, "{printed}");
     for line in lines {
         if line.starts_with("curl ") {

@@ -37,14 +37,12 @@ fn cases(server: &Server) -> Vec<Case> {
     assert_eq!(deleted.ask(&mut connection, "DELETE", "").status, 204);
     let revoked = register(&mut connection, &owner, "revoked", "").expect("registered");
     let subject = format!(r#"{{"tenant":"demo","listing_id":"{}","ttl_ms":600000}}"#, revoked.id);
-    let headers =
-        [("Authorization", &*bearer(crate::server::OPERATOR_KEY)), ("Idempotency-Key", "revocation")];
+    let headers = [("Authorization", &*bearer(crate::server::OPERATOR_KEY)), ("Idempotency-Key", "revocation")];
     assert_eq!(connection.ask("POST", "/v1/operator/revocations", &headers, &subject).status, 200);
     let answer = connection.ask("POST", "/v1/tenants/other/guests", &[], "");
     let other_token = crate::server::text(&answer.json["token"]);
     let headers = [("Authorization", &*bearer(&other_token)), ("Idempotency-Key", "k")];
-    let answer =
-        connection.ask("POST", "/v1/tenants/other/listings", &headers, &crate::server::registration(""));
+    let answer = connection.ask("POST", "/v1/tenants/other/listings", &headers, &crate::server::registration(""));
     let foreign = Listing::of(&other_token, &answer);
     let case = |name, listing: &Listing, token: &str, lease_token: &str| Case {
         name,
@@ -65,7 +63,7 @@ fn cases(server: &Server) -> Vec<Case> {
 }
 
 fn server() -> Server {
-    Server::start("[[tenant]]\nname = \"demo\"\nguests = true\n[[tenant]]\nname = \"other\"\nguests = true\n", &[])
+    Server::start("[[tenant]]\nname = \"other\"\nguests = true\n", &[])
 }
 
 /// Status, body and headers, without what differs from request to request.
