@@ -242,21 +242,21 @@ fn an_offer_comes_to_the_presence_endpoint_until_the_host_binds() {
         told.message().offers().map(|offer| format!("{:032x}", offer.expect("well formed").attempt)).collect()
     };
     let told = host.introduce(&presence, |told| !offers(told).is_empty());
-    assert_eq!(offers(&told), [attempt.id.clone()]);
+    assert_eq!(offers(&told), std::slice::from_ref(&attempt.id));
     let repeated = host.introduce(&presence, |told| !offers(told).is_empty());
     assert_eq!(repeated.message().transaction(), told.message().transaction(), "a repeat is a repeat");
     // Presence answers carry it too.
     let answer = host.log_in(&presence, Some(2));
-    assert_eq!(offers(&answer), [attempt.id.clone()]);
+    assert_eq!(offers(&answer), std::slice::from_ref(&attempt.id));
 
     // A second attempt, bound as soon as it is offered: its repeats at 250 and 750 ms don't come.
     let second = server.attempt(&listing);
-    host.introduce(&presence, |told| offers(told) == [second.id.clone()]);
+    host.introduce(&presence, |told| offers(told) == std::slice::from_ref(&second.id));
     host.bind(&Credential::host(&listing, &second.id));
     host.aside.clear();
     let end = Instant::now() + Duration::from_millis(1_200);
     while let Some(left) = end.checked_duration_since(Instant::now()) {
         let Some(datagram) = host.receive(left) else { break };
-        assert_ne!(offers(&datagram), [second.id.clone()], "an offer that was taken up is repeated");
+        assert_ne!(offers(&datagram), std::slice::from_ref(&second.id), "an offer that was taken up is repeated");
     }
 }

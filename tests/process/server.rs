@@ -138,10 +138,8 @@ impl Server {
             let page = connection.ask("GET", &path, &[], "");
             assert_eq!(page.status, 200, "{page:?}");
             ids.extend(page.json["listings"].as_array().expect("rows").iter().map(|row| text(&row["listing_id"])));
-            match &page.json["next_cursor"] {
-                Value::String(next) => cursor = format!("&cursor={next}"),
-                _ => return ids,
-            }
+            let Some(next) = page.json["next_cursor"].as_str() else { return ids };
+            cursor = format!("&cursor={next}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::child::{Process, rendezvous, until};
 use crate::server::Server;
+use std::time::{Duration, Instant};
 
 /// `rendezvous host --json`, listed and seen over UDP; the id of its listing.
 fn host(server: &Server, more: &[&str]) -> (Process, String) {
@@ -70,7 +71,7 @@ fn rule_j4_after_a_killed_server_the_host_lists_again_by_itself() {
     assert_ne!(first, second);
     // An addition is visible within a publish interval (rule S5).
     until("the new listing", || (!server.browse().is_empty()).then_some(()));
-    assert_eq!(server.browse(), [second.clone()], "listed once, and only the new one");
+    assert_eq!(server.browse(), std::slice::from_ref(&second), "listed once, and only the new one");
     join(&server, &second, "after");
     let mut gone = Process::start(client(&server, "join").args([&first, "--json"]));
     gone.assert_exit(4);
@@ -111,4 +112,58 @@ fn the_demo_succeeds() {
     demo.assert_exit(0);
     let text = demo.stdout.text();
     assert!(text.contains("packets go both ways"), "{text}");
+}
+
+#[test]
+fn case_l10_a_game_whose_host_was_killed_vanishes_by_itself() {
+    let server = Server::start("[presence]\nttl_ms = 1500\n", &[]);
+    let (mut host, listing) = host(&server, &[]);
+    until("the listing", || (!server.browse().is_empty()).then_some(()));
+    // A host that lives stays, over several lifetimes of its presence.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        assert_eq!(server.browse(), std::slice::from_ref(&listing));
+    }
+    host.kill();
+    until("its end", || server.browse().is_empty().then_some(()));
+    let mut late = Process::start(client(&server, "join").args([&listing, "--json"]));
+    late.assert_exit(4);
+    assert_eq!(late.event("failed")["code"], "not_found");
+}
+
+#[test]
+fn rule_h6_a_gated_host_without_a_terminal_admits_everybody() {
+    let server = Server::dev();
+    let (mut host, listing) = host(&server, &["--gate"]);
+    join(&server, &listing, "let me in");
+    host.event("offered");
+    assert_eq!(host.event("message")["text"], "let me in");
+}
+
+#[test]
+fn a_host_that_drain_asks_to_come_back_does_so_when_there_is_a_server_again() {
+    let mut server = Server::start("[drain]\nwindow_ms = 500\n", &[]);
+    let (mut host, first) = host(&server, &[]);
+    let (http, udp) = (server.http.to_string(), server.udp.to_string());
+    server.terminate();
+    server.process.assert_exit(0);
+    let server = Server::with_listeners("", &["--http", &http, "--udp", &udp]);
+    let second = crate::server::text(&host.event("listed")["listing_id"]);
+    host.event("verified");
+    assert_ne!(first, second);
+    join(&server, &second, "after the restart");
+}
+
+#[test]
+fn what_keeps_a_server_from_starting_has_a_code_and_words() {
+    let server = Server::dev();
+    let taken = server.http.to_string();
+    let mut second = Process::start(rendezvous().args(["serve", "--dev", "--http", &taken, "--udp", "127.0.0.1:0"]));
+    second.assert_exit(1);
+    assert!(second.stderr.text().contains("server.http"), "{}", second.stderr.text());
+    let mut open = Process::start(rendezvous().args(["serve", "--dev", "--http", "0.0.0.0:0", "--udp", "127.0.0.1:0"]));
+    open.assert_exit(2);
+    assert!(open.stderr.text().contains("loopback"), "{}", open.stderr.text());
+    let mut nobody = Process::start(rendezvous().args(["browse", "--server", "http://127.0.0.1:1", "--protocol", "a"]));
+    nobody.assert_exit(3);
 }
