@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::clock::Clock;
-use crate::domain::{Failure, MonoTime, WallTime};
+use crate::domain::{Failure, MonoTime, Rejection, WallTime};
 use crate::service::{Applied, Service};
 use std::io;
 use std::time::Duration;
@@ -106,11 +106,15 @@ impl Server {
     }
 }
 
-/// Begins drain, as often as it takes while the lane is full of other keep-alives.
+/// Begins drain, as often as it takes while the lane is full of other keep-alives. Once the deadline of a drain that an
+/// operator began is past, everything is refused with that deadline: it is the same drain (rule J2), not a failure.
 async fn begin_drain(service: &Service) -> Result<Applied<(MonoTime, WallTime)>, Failure> {
     loop {
         match service.drain(None).await {
             Err(Failure::Overloaded | Failure::Cancelled) => tokio::time::sleep(QUIET_CHECK).await,
+            Err(Failure::Rejected(Rejection::Draining { deadline, wall })) => {
+                return Ok(Applied { value: (deadline, wall), commit: service.last_commit(), replayed: true });
+            }
             drain => return drain,
         }
     }
