@@ -3,7 +3,7 @@
 use super::Server;
 use crate::clock::Clock;
 use crate::domain::{Failure, MonoTime, Rejection, WallTime};
-use crate::service::{Applied, Service};
+use crate::service::Service;
 use std::io;
 use std::time::Duration;
 
@@ -55,9 +55,8 @@ impl Server {
     pub async fn shutdown(mut self) -> Exit {
         let service = self.service.clone();
         match begin_drain(&service).await {
-            Ok(drain) => {
-                let (deadline, wall) = drain.value;
-                tracing::info!(event = "drain_began", deadline_unix_ms = wall.0, commit = drain.commit);
+            Ok((deadline, wall)) => {
+                tracing::info!(event = "drain_began", deadline_unix_ms = wall.0);
                 tokio::select! {
                     () = quiet(&service, deadline) => {}
                     () = self.lost() => return self.after_loss().await,
@@ -106,16 +105,16 @@ impl Server {
     }
 }
 
-/// Begins drain, as often as it takes while the lane is full of other keep-alives. Once the deadline of a drain that an
-/// operator began is past, everything is refused with that deadline: it is the same drain (rule J2), not a failure.
-async fn begin_drain(service: &Service) -> Result<Applied<(MonoTime, WallTime)>, Failure> {
+/// Begins drain, as often as it takes while the lane is full of other keep-alives.
+///
+/// An operator may have drained before, even until after the deadline: then his is the drain that counts (rule J2).
+async fn begin_drain(service: &Service) -> Result<(MonoTime, WallTime), Failure> {
     loop {
         match service.drain(None).await {
+            Ok(drain) => return Ok(drain.value),
             Err(Failure::Overloaded | Failure::Cancelled) => tokio::time::sleep(QUIET_CHECK).await,
-            Err(Failure::Rejected(Rejection::Draining { deadline, wall })) => {
-                return Ok(Applied { value: (deadline, wall), commit: service.last_commit(), replayed: true });
-            }
-            drain => return drain,
+            Err(Failure::Rejected(Rejection::Draining { deadline, wall })) => return Ok((deadline, wall)),
+            Err(failure) => return Err(failure),
         }
     }
 }
