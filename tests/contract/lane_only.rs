@@ -4,6 +4,9 @@ use crate::support::*;
 use rendezvous::domain::*;
 use rendezvous::store::Store;
 use rendezvous::store::lane::Lane;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 
 type Laned = World<Lane<ManualClock>>;
@@ -210,4 +213,59 @@ fn rule_s5_a_tick_while_the_lane_is_busy_is_not_lost() {
     assert!(block_on(ticked).is_ok());
     assert!(world.store.published_commit() > commit, "the holder published on the way out");
     assert_eq!(world.browsed(), [host.id]);
+}
+
+/// Submits the next command from inside the holder whenever one is answered, so that the queue never runs empty.
+struct Relay {
+    world: &'static Laned,
+    host: Host,
+    /// What makes a publication due, done at the first answer.
+    due: fn(&Laned),
+    /// The published commit at each answer.
+    seen: Mutex<Vec<u64>>,
+    waiting: Mutex<Vec<Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>>>,
+}
+
+const RELAYED: usize = 8;
+
+impl Relay {
+    fn submit(self: &Arc<Self>) {
+        let beat = presence(&self.host, v4(1, 4_001), self.world.number(), self.world.now());
+        let mut submitted = Box::pin(self.world.store.submit(Command::Presence(beat)));
+        let waker = Waker::from(self.clone());
+        assert!(submitted.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "the lane is held");
+        self.waiting.lock().unwrap().push(submitted);
+    }
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        let turns = {
+            let mut seen = self.seen.lock().unwrap();
+            seen.push(self.world.store.published_commit());
+            seen.len()
+        };
+        if turns == 1 {
+            (self.due)(self.world);
+        }
+        if turns < RELAYED {
+            self.submit();
+        }
+    }
+}
+
+#[test]
+fn rule_s5_publication_keeps_its_interval_while_the_queues_never_run_empty() {
+    let somebody_ticks: fn(&Laned) = |world| world.store.tick();
+    // As when the thread that ticks is itself the holder: nobody is left to tick.
+    let time_passes: fn(&Laned) = |world| world.clock.advance_ms(20);
+    for due in [somebody_ticks, time_passes] {
+        let world: &'static Laned = Box::leak(Box::new(Laned::new()));
+        let (victim, host) = (world.host(1), world.host(2));
+        let relay = Arc::new(Relay { world, host, due, seen: Mutex::default(), waiting: Mutex::default() });
+        world.while_held(&victim, || relay.submit());
+        let seen = relay.seen.lock().unwrap();
+        assert_eq!(seen.len(), RELAYED, "one holder served them all");
+        assert!(seen[3] > seen[0], "published between two batches: {seen:?}");
+    }
 }

@@ -48,6 +48,10 @@ impl Publisher {
         self.published.commit
     }
 
+    pub(crate) fn published_at(&self) -> MonoTime {
+        self.published.published_at
+    }
+
     /// Follows one change of the projection.
     pub(crate) fn follow(&mut self, machine: &mut Machine<ParkedRow>, change: Change) {
         match change {
