@@ -269,3 +269,29 @@ fn rule_s5_publication_keeps_its_interval_while_the_queues_never_run_empty() {
         assert!(seen[3] > seen[0], "published between two batches: {seen:?}");
     }
 }
+
+/// Looks at both commits at the moment of a publication.
+struct Look {
+    world: &'static Laned,
+    seen: Mutex<Option<(u64, u64)>>,
+}
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        let published = self.world.store.published_commit();
+        *self.seen.lock().unwrap() = Some((published, self.world.store.last_commit()));
+    }
+}
+
+#[test]
+fn rule_s5_what_browsing_has_seen_is_never_above_the_last_commit() {
+    let world: &'static Laned = Box::leak(Box::new(Laned::new()));
+    let host = world.host(1);
+    let next = world.store.last_commit() + 1;
+    let look = Arc::new(Look { world, seen: Mutex::default() });
+    let waker = Waker::from(look.clone());
+    let mut waiting = Box::pin(world.store.published(next));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    world.ok(host.delete());
+    assert_eq!(*look.seen.lock().unwrap(), Some((next, next)), "a browser may name the commit that it saw");
+}

@@ -190,7 +190,7 @@ impl<C: Clock> Store for Lane<C> {
     }
 
     fn last_commit(&self) -> u64 {
-        // Relaxed: stored before the acknowledgement through which a caller learns of the commit.
+        // Relaxed: stored before the publication and the acknowledgement, by one of which a caller learns of the commit.
         self.commit.load(Ordering::Relaxed)
     }
 

@@ -117,11 +117,12 @@ impl<C: Clock> Lane<C> {
         } else {
             self.serve_queues(writer, &mut answers);
         }
+        // Before the publication: whoever has seen a commit may name it, and none is then above the last one (S5).
+        self.commit.store(writer.machine.commit(), Ordering::Relaxed);
         if writer.must_publish {
             self.guard(|| self.publish(writer));
             writer.must_publish = false;
         }
-        self.commit.store(writer.machine.commit(), Ordering::Relaxed);
         self.guard(|| self.tell(writer));
         if self.is_dead() {
             // The batch may or may not be seen by anybody: nothing more can be guaranteed about it.
