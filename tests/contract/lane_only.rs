@@ -2,8 +2,8 @@
 
 use crate::support::*;
 use rendezvous::domain::*;
-use rendezvous::store::Store;
 use rendezvous::store::lane::Lane;
+use rendezvous::store::{BrowseQuery, Store};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
@@ -294,4 +294,17 @@ fn rule_s5_what_browsing_has_seen_is_never_above_the_last_commit() {
     assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     world.ok(host.delete());
     assert_eq!(*look.seen.lock().unwrap(), Some((next, next)), "a browser may name the commit that it saw");
+}
+
+#[test]
+fn rule_j1_a_reader_of_its_own_is_told_that_the_store_died() {
+    let world = Laned::new();
+    let (host, now) = (world.host(1), world.now());
+    let mut reader = world.store.reader();
+    world.clock.panic_next();
+    assert!(world.submit(Command::Renew(host.renew(1))).is_err());
+    let query = BrowseQuery { tenant: TENANT, protocol: PROTOCOL, after: None, limit: 1 };
+    let dead = Some(Failure::Unavailable(Certainty::NotApplied));
+    assert_eq!(reader.browse(&query, |_| ()).err(), dead);
+    assert_eq!(reader.browse_at(now, &query, |_| ()).err(), dead);
 }

@@ -151,6 +151,9 @@ impl<C: Clock> Reader<'_, C> {
         query: &BrowseQuery<'_>,
         use_page: impl FnOnce(&PageView<'_>) -> R,
     ) -> Result<R, Failure> {
+        if self.lane.is_dead() {
+            return Err(Failure::Unavailable(Certainty::NotApplied));
+        }
         let root = self.cached.load();
         refuse_if_drained(root, now)?;
         Ok(root.page(query, now, use_page))
