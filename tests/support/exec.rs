@@ -11,7 +11,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 /// A future that nobody wakes for this long was lost; a hang becomes a failure.
-const LOST_AFTER: Duration = Duration::from_secs(60);
+const LOST_AFTER: Duration = Duration::from_secs(20);
 
 struct Unpark {
     thread: Thread,
