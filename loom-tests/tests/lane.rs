@@ -51,6 +51,25 @@ fn three_callers_are_all_served() {
     });
 }
 
+/// A holder that has done its share hands the lane over to somebody who waits, and everybody is answered all the same.
+/// Under the model a holder serves one command for others. Fails when `Lane::serve` does not wake its successor.
+#[test]
+fn a_handed_over_lane_is_taken() {
+    explore("a_handed_over_lane_is_taken", 2, || {
+        let clock = ModelClock::default();
+        let lane = lane(&clock);
+        let callers: Vec<_> = (1..=3)
+            .map(|n| {
+                let lane = lane.clone();
+                thread::spawn(move || done(lane.submit_blocking(register(n, A))).commit)
+            })
+            .collect();
+        let mut commits: Vec<_> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+        commits.sort_unstable();
+        assert_eq!(commits, [1, 2, 3]);
+    });
+}
+
 /// Each caller's commands happen in its order: a renewal after a registration never finds it absent.
 /// Fails when `Submit` answers before its ticket was served.
 #[test]

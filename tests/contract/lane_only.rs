@@ -5,6 +5,7 @@ use rendezvous::domain::*;
 use rendezvous::store::lane::Lane;
 use rendezvous::store::{BrowseQuery, Store};
 use std::pin::Pin;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
@@ -78,6 +79,23 @@ fn rule_d4_creations_still_progress_under_a_flood_of_keep_alives() {
     let last_beat = flood.into_iter().map(|beat| block_on(beat).expect("present").commit).max();
     let opened: Vec<u64> = creations.into_iter().map(|open| block_on(open).expect("registered").commit).collect();
     assert!(opened.iter().max() < last_beat.as_ref(), "all ten before the flood is over: {opened:?} {last_beat:?}");
+}
+
+#[test]
+fn a_queued_caller_is_woken_by_its_answer() {
+    let world = Laned::new();
+    let (victim, host) = (world.host(1), world.host(2));
+    let (pending, waits) = channel();
+    let renewed = thread::scope(|threads| {
+        let caller = world.while_held(&victim, || {
+            let renewal = world.store.submit(Command::Renew(host.renew(1)));
+            let caller = threads.spawn(|| block_on(telling(Box::pin(renewal), pending)));
+            waits.recv().expect("it waits");
+            caller
+        });
+        caller.join().expect("it is woken")
+    });
+    assert!(renewed.is_ok(), "{renewed:?}");
 }
 
 #[test]
@@ -172,8 +190,10 @@ fn rule_j1_whoever_waits_for_a_publication_is_woken_when_the_store_dies() {
     let world = Laned::new();
     let host = world.host(1);
     let Polled::Pending(waiting) = poll_once(world.store.published(1_000)) else { panic!("nothing is published yet") };
+    let (pending, waits) = channel();
     thread::scope(|threads| {
-        let waiter = threads.spawn(|| block_on(waiting));
+        let waiter = threads.spawn(|| block_on(telling(waiting, pending)));
+        waits.recv().expect("it waits");
         world.clock.panic_next();
         assert!(world.submit(Command::Renew(host.renew(1))).is_err());
         waiter.join().expect("it is woken");
@@ -187,11 +207,13 @@ fn rule_s5_additions_wait_for_the_tick_and_wake_who_waits_for_them() {
     assert!(world.browsed().is_empty(), "not published by its own transition");
     let commit = world.store.last_commit();
     let Polled::Pending(waiting) = poll_once(world.store.published(commit)) else { panic!("not published yet") };
+    let (pending, waits) = channel();
     thread::scope(|threads| {
         let waiter = threads.spawn(|| {
-            block_on(waiting);
+            block_on(telling(waiting, pending));
             world.browsed()
         });
+        waits.recv().expect("it waits");
         world.store.tick();
         assert_eq!(waiter.join().expect("it is woken"), [host.id]);
     });

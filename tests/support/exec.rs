@@ -4,13 +4,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 /// A future that nobody wakes for this long was lost; a hang becomes a failure.
-const LOST_AFTER: Duration = Duration::from_secs(60);
+const LOST_AFTER: Duration = Duration::from_secs(20);
 
 struct Unpark {
     thread: Thread,
@@ -60,6 +61,19 @@ pub(crate) fn poll_once<F: Future>(future: F) -> Polled<F> {
         Poll::Ready(output) => Polled::Ready(output),
         Poll::Pending => Polled::Pending(future),
     }
+}
+
+/// The same future, which tells `pending` each time it has to wait: whoever hears it knows that a waker is in place.
+pub(crate) async fn telling<F: Future + Unpin>(mut future: F, pending: Sender<()>) -> F::Output {
+    std::future::poll_fn(|context| {
+        let polled = Pin::new(&mut future).poll(context);
+        if polled.is_pending() {
+            // Nobody may be listening any more.
+            let _ = pending.send(());
+        }
+        polled
+    })
+    .await
 }
 
 /// Runs `work` on `threads` threads that start together; returns what each gave.

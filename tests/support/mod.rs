@@ -11,6 +11,6 @@ mod world;
 pub(crate) use browse::Row;
 pub(crate) use build::*;
 pub(crate) use clock::ManualClock;
-pub(crate) use exec::{Polled, Raise, block_on, poll_once, together};
+pub(crate) use exec::{Polled, Raise, block_on, poll_once, telling, together};
 pub(crate) use observer::Recorder;
 pub(crate) use world::{Backend, LaneShape, World};

@@ -9,12 +9,17 @@
 //!
 //! There is no third case, so nothing queued is ever left behind. Model `nothing_is_lost`: replacing the compare-and-swap
 //! of `leave` by a store of `IDLE` makes it fail.
+//!
+//! A holder that has served its share leaves the rest to others with `hand_over`: the word then says that there is work
+//! and nobody at it. Every way in (`enter`, `poke`, `take_over`) takes it from there with the duty to serve, and the
+//! holder that left wakes one of those who wait. Model `a_handed_over_lane_is_taken`: not waking makes it fail.
 
 use crate::sync::{AtomicU32, Ordering};
 
 const IDLE: u32 = 0;
 const BUSY: u32 = 1;
 const BUSY_WITH_WORK: u32 = 2;
+const WORK_AND_NOBODY: u32 = 3;
 
 pub(crate) struct Gate(AtomicU32);
 
@@ -23,16 +28,22 @@ impl Gate {
         Self(AtomicU32::new(IDLE))
     }
 
-    /// Takes the lane if it is idle.
+    /// Takes the lane if nobody is at it.
     pub(crate) fn enter(&self) -> bool {
         // Acquire: what the last holder wrote is seen. See the module's cases.
-        self.0.compare_exchange(IDLE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0.compare_exchange(IDLE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() || self.take_over()
     }
 
-    /// Says that there is work. True: the lane was idle, and the caller holds it now.
+    /// Takes a lane that was handed over; the holder's `leave` fails until it has looked at the queues.
+    pub(crate) fn take_over(&self) -> bool {
+        // Acquire: what the holder that handed over wrote is seen, and what was queued before it did.
+        self.0.compare_exchange(WORK_AND_NOBODY, BUSY_WITH_WORK, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Says that there is work. True: nobody was at the lane, and the caller holds it now.
     pub(crate) fn poke(&self) -> bool {
         // Release for the work that was queued, acquire for the case that the caller holds the lane now.
-        self.0.swap(BUSY_WITH_WORK, Ordering::AcqRel) == IDLE
+        matches!(self.0.swap(BUSY_WITH_WORK, Ordering::AcqRel), IDLE | WORK_AND_NOBODY)
     }
 
     /// Leaves the lane. False: there is new work, and the caller still holds the lane.
@@ -44,5 +55,11 @@ impl Gate {
         // Acquire: sees the work of whoever poked.
         self.0.swap(BUSY, Ordering::Acquire);
         false
+    }
+
+    /// Leaves the lane although work is queued.
+    pub(crate) fn hand_over(&self) {
+        // Release for the next holder; acquire so that the work of whoever poked is released along with it.
+        self.0.swap(WORK_AND_NOBODY, Ordering::AcqRel);
     }
 }

@@ -58,7 +58,12 @@ impl<C: Clock> Future for Submit<'_, C> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::New(command) => self.begin(*command, context),
             State::Queued(ticket) => {
-                let answer = ticket.poll(context);
+                let mut answer = ticket.poll(context);
+                // Woken without an answer: a holder may have left the lane to whoever waits.
+                if answer.is_pending() && self.lane.gate.take_over() {
+                    self.lane.serve(None);
+                    answer = ticket.poll(context);
+                }
                 if answer.is_pending() {
                     self.state = State::Queued(ticket);
                 }
@@ -73,6 +78,10 @@ impl<C: Clock> Drop for Submit<'_, C> {
     fn drop(&mut self) {
         if let State::Queued(ticket) = &self.state {
             ticket.cancel();
+            // Perhaps it was this caller that was woken to take the lane over.
+            if self.lane.gate.take_over() {
+                self.lane.serve(None);
+            }
         }
     }
 }

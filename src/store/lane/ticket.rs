@@ -72,6 +72,14 @@ impl Ticket {
         }
     }
 
+    /// Whom to wake, while it waits.
+    pub(crate) fn waker(&self) -> Option<Waker> {
+        match &*self.0.lock() {
+            State::Waiting(_, waker) => Some(waker.clone()),
+            State::Started(_) | State::Answered(_) | State::Over => None,
+        }
+    }
+
     /// Cancels a transition that has not started.
     pub(crate) fn cancel(&self) {
         let mut state = self.0.lock();

@@ -9,10 +9,19 @@ use crate::domain::{At, Certainty, Class, Command, Event, Failure, Limits, MonoT
 use crate::state_machine::{Change, Machine};
 use crate::sync::{Arc, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// Commands served before their answers go out: bounds how long the first of a batch waits for the last.
+#[cfg(not(loom))]
 const BATCH: usize = 64;
+#[cfg(loom)]
+const BATCH: usize = 1;
+/// Batches that one holder serves for others before it hands the lane over to somebody who waits: bounds how long a
+/// caller works for the rest, to well under a millisecond of cheap transitions and some of dear ones.
+#[cfg(not(loom))]
+const BATCHES_PER_HOLDER: usize = 16;
+#[cfg(loom)]
+const BATCHES_PER_HOLDER: usize = 1;
 /// Keep-alives served for each creation while both wait (D4): creations still progress.
 const KEEP_ALIVES_PER_CREATION: usize = 8;
 /// Slices of cleanup per tick; other commands are served between two.
@@ -25,6 +34,8 @@ pub(crate) struct Writer {
     last: At,
     changes: Vec<Change>,
     events: Vec<Event>,
+    /// A ticket that has no place in its queue any more and is served next.
+    displaced: Option<Arc<Ticket>>,
     /// Whether something in this batch must be published before it is acknowledged.
     must_publish: bool,
 }
@@ -37,6 +48,7 @@ impl Writer {
             last: At::default(),
             changes: Vec::new(),
             events: Vec::new(),
+            displaced: None,
             must_publish: false,
         }
     }
@@ -78,29 +90,59 @@ impl<C: Clock> Lane<C> {
         if own_answer.is_some() && self.gate.leave() {
             return own_answer;
         }
+        let mut batches = 0;
         loop {
-            self.serve_the_rest(&mut self.writer.lock());
+            let next = self.serve_the_rest(&mut self.writer.lock(), &mut batches);
+            if let Some(next) = next {
+                self.gate.hand_over();
+                next.wake();
+                return own_answer;
+            }
             if self.gate.leave() {
                 return own_answer;
             }
         }
     }
 
-    /// Serves the queues until they are empty, and the tick after each batch: under a load that never lets the queues
-    /// run empty, publication still keeps its interval (S5), also while the one that ticks is the one that serves.
-    fn serve_the_rest(&self, writer: &mut Writer) {
+    /// Serves the queues until they are empty or this holder has done its share, and the tick after each batch: under a
+    /// load that never lets the queues run empty, publication still keeps its interval (S5), also while the one that
+    /// ticks is the one that serves. Returns who is to be woken to go on.
+    fn serve_the_rest(&self, writer: &mut Writer, batches: &mut usize) -> Option<Waker> {
         loop {
             let is_queued = self.creations.len() > 0 || self.keep_alives.len() > 0;
             if is_queued {
+                if *batches >= BATCHES_PER_HOLDER
+                    && let Some(next) = self.successor(writer)
+                {
+                    return Some(next);
+                }
                 let _others = self.batch(writer, None);
+                *batches += 1;
             }
             if self.tick_wanted.swap(false, Ordering::Relaxed) || self.is_publication_overdue(writer) {
                 self.serve_tick(writer);
             }
             if !is_queued {
-                return;
+                return None;
             }
         }
+    }
+
+    /// Somebody who waits in a queue. A ticket taken out to be looked at goes back to the end of its queue: each caller
+    /// has one, so no caller's order changes. Where it has lost its place to a newcomer meanwhile, it is served next
+    /// and nobody is named.
+    fn successor(&self, writer: &mut Writer) -> Option<Waker> {
+        for queue in [&self.keep_alives, &self.creations] {
+            while let Some(ticket) = queue.pop() {
+                let Some(waker) = ticket.waker() else { continue };
+                match queue.push(ticket) {
+                    Ok(()) => return Some(waker),
+                    Err(ticket) => writer.displaced = Some(ticket),
+                }
+                return None;
+            }
+        }
+        None
     }
 
     fn is_publication_overdue(&self, writer: &Writer) -> bool {
@@ -137,10 +179,11 @@ impl<C: Clock> Lane<C> {
         let mut keep_alives = 0;
         while answers.len() < BATCH {
             let creation_is_due = keep_alives >= KEEP_ALIVES_PER_CREATION;
-            let ticket = match creation_is_due {
+            let displaced = writer.displaced.take();
+            let ticket = displaced.or_else(|| match creation_is_due {
                 true => self.creations.pop().or_else(|| self.keep_alives.pop()),
                 false => self.keep_alives.pop().or_else(|| self.creations.pop()),
-            };
+            });
             let Some(ticket) = ticket else { break };
             keep_alives = if creation_is_due { 0 } else { keep_alives + 1 };
             let Some(command) = ticket.start() else { continue };
