@@ -52,8 +52,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "NAME", env = "RENDEZVOUS_TENANT", default_value = "demo")]
     tenant: String,
     /// A token of the tenant; without one, a guest's is asked for
-    #[arg(long, value_name = "TOKEN", env = "RENDEZVOUS_TOKEN", hide_env_values = true)]
-    token: Option<String>,
+    #[arg(long, value_name = "TOKEN", env = "RENDEZVOUS_TOKEN", hide_env_values = true, value_parser = secret)]
+    token: Option<Secret>,
 }
 
 impl ServerArgs {
@@ -61,10 +61,15 @@ impl ServerArgs {
     pub(crate) fn directory(&self) -> Result<Directory, Error> {
         let directory = Directory::new(&self.server, &self.tenant)?;
         Ok(match &self.token {
-            Some(token) => directory.with_token(Secret::new(token.trim())),
+            Some(token) => directory.with_token(token.clone()),
             None => directory,
         })
     }
+}
+
+/// A token as clap keeps it: it is not printed with the other arguments.
+fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text.trim()))
 }
 
 /// Speaks to people, or to scripts with `--json`: then every line is one object with a member `event`.

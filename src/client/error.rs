@@ -128,7 +128,8 @@ impl fmt::Display for Problem {
         if !self.detail.is_empty() {
             write!(f, ": {}", self.detail)?;
         }
-        for (pointer, detail) in &self.fields {
+        // The detail tells the first field already, and names headers and parameters, which have no pointer.
+        for (pointer, detail) in self.fields.iter().filter(|(_, detail)| !self.detail.contains(detail.as_str())) {
             write!(f, "; {pointer}: {detail}")?;
         }
         Ok(())
@@ -226,5 +227,29 @@ impl fmt::Display for Code {
             return write!(f, "unrecognised code {text:?}");
         }
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_each_thing_once() {
+        let field = |pointer: &str, detail: &str| (pointer.to_owned(), detail.to_owned());
+        let mut problem = Problem {
+            status: 400,
+            code: Code::Invalid,
+            detail: "query parameter \"protocol\" must be short".into(),
+            reason: None,
+            current_version: None,
+            resource: None,
+            retry_after: None,
+            fields: vec![field("", "must be short")],
+        };
+        let text = "the server answered 400 invalid: query parameter \"protocol\" must be short";
+        assert_eq!(problem.to_string(), text);
+        problem.fields.push(field("/details/name", "is required"));
+        assert_eq!(problem.to_string(), format!("{text}; /details/name: is required"));
     }
 }

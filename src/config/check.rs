@@ -38,7 +38,7 @@ impl Config {
             errors.push(ConfigError::value(Origin::Whole, key, expected, seen));
         };
         if let Err(error) = self.store_limits().check() {
-            refuse(error.key, &error.detail, "a value that does not fit");
+            refuse(error.key, &error.expected, &error.seen.to_string());
         }
         if !self.dev && self.operator.keys.iter().any(|key| !is_token(key, OPERATOR_KEY_MIN)) {
             refuse("operator.keys", "keys of at least 8 visible ASCII characters", "another one");
@@ -118,7 +118,7 @@ impl JwtSection {
         }
         if let Some(path) = &self.jwks_file {
             one_of_two(self.key.is_some(), &name("key"), &name("jwks_file"), errors);
-            self.jwks = secret_text(path, errors);
+            self.jwks = secret_text(path, errors).map(Secret::new);
         }
     }
 }

@@ -7,6 +7,7 @@ use super::nearest::nearest;
 use super::sections::Tenant;
 use super::value::Found;
 use crate::credentials::Secret;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
@@ -19,7 +20,7 @@ pub const OPERATOR_KEY: &str = "RENDEZVOUS_OPERATOR_KEY";
 pub type Flags = Vec<(&'static str, &'static str, String)>;
 
 /// Where values come from besides the built-in ones, weakest first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Layers {
     /// Start from the built-in values of `--dev`.
     pub dev: bool,
@@ -29,6 +30,19 @@ pub struct Layers {
     pub environment: Vec<(String, String)>,
     /// Flags.
     pub flags: Flags,
+}
+
+/// Of the environment the names only: the values may be secrets.
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.environment.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Layers")
+            .field("dev", &self.dev)
+            .field("file", &self.file)
+            .field("environment", &names)
+            .field("flags", &self.flags)
+            .finish()
+    }
 }
 
 impl Layers {
@@ -54,19 +68,21 @@ impl Layers {
 
     fn apply_environment(&self, config: &mut Config, errors: &mut Vec<ConfigError>) {
         let mut named = Vec::new();
+        let mut operator_key = None;
         for (name, text) in &self.environment {
-            let origin = Origin::Environment(name.clone());
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-            if name == OPERATOR_KEY && text.is_empty() {
-                continue;
-            }
             if name == OPERATOR_KEY {
-                config.add_operator_key(Secret::new(text.as_str()));
+                operator_key = Some(text.as_str()).filter(|text| !text.is_empty());
             } else if rest.contains("__") {
+                let origin = Origin::Environment(name.clone());
                 named.push((rest.replace("__", ".").to_lowercase(), Found::Words(text), origin));
             }
         }
         apply_all(config, named, errors);
+        // After the others: it adds a key, where `operator.keys` replaces them all.
+        if let Some(key) = operator_key {
+            config.add_operator_key(Secret::new(key));
+        }
     }
 
     fn apply_flags(&self, config: &mut Config, errors: &mut Vec<ConfigError>) {

@@ -106,8 +106,8 @@ pub struct JwtSection {
     pub jwks_file: Option<PathBuf>,
     /// Required `aud`.
     pub audience: Option<String>,
-    /// The content of `jwks_file`, once read.
-    pub jwks: Option<String>,
+    /// The content of `jwks_file`, once read; symmetric keys in it are secrets.
+    pub jwks: Option<Secret>,
 }
 
 impl JwtSection {
@@ -117,7 +117,7 @@ impl JwtSection {
         let key = match (&self.key, &self.jwks) {
             (Some(secret), _) if algorithm == JwtAlgorithm::Hs256 => JwtKey::Secret(secret.clone()),
             (Some(pem), _) => JwtKey::Pem(pem.expose().to_owned()),
-            (None, Some(jwks)) => JwtKey::Jwks(jwks.clone().into_bytes()),
+            (None, Some(jwks)) => JwtKey::Jwks(jwks.expose().as_bytes().to_vec()),
             (None, None) => return None,
         };
         Some(JwtVerifier::new(algorithm, &key, self.audience.as_deref()))

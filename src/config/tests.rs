@@ -198,3 +198,35 @@ fn the_limits_page_names_every_limit_and_its_default() {
         }
     }
 }
+
+#[test]
+fn case_o2_no_secret_is_in_the_debug_text_of_a_configuration() {
+    let mut jwks = tempfile::NamedTempFile::new().unwrap();
+    write!(jwks, r#"{{"keys":[{{"kty":"oct","alg":"HS256","k":"bWFya2VybWFya2VybWFya2VybWFya2VybWFya2Vy"}}]}}"#)
+        .unwrap();
+    let path = jwks.path().display();
+    let text = format!("[[tenant]]\nname = \"a\"\n[tenant.jwt]\nalgorithm = \"HS256\"\njwks_file = \"{path}\"\n");
+    let config = parse(&text).unwrap();
+    assert!(config.tenants[0].jwt.jwks.is_some());
+    assert!(!format!("{config:?}").contains("bWFya2Vy"), "{config:?}");
+    let layers = layers(&[("RENDEZVOUS_TURN__SECRET", "marker"), (load::OPERATOR_KEY, "marker")], vec![]);
+    let shown = format!("{layers:?}");
+    assert!(shown.contains("RENDEZVOUS_TURN__SECRET") && !shown.contains("marker"), "{shown}");
+}
+
+#[test]
+fn the_operators_own_variable_adds_a_key_whatever_else_names_keys() {
+    let both = [(load::OPERATOR_KEY, "first-operator-key"), ("RENDEZVOUS_OPERATOR__KEYS", "second-operator-key")];
+    for order in [both, [both[1], both[0]]] {
+        let config = layers(&order, vec![]).load().unwrap();
+        let mut keys: Vec<_> = config.operator.keys.iter().map(Secret::expose).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, ["first-operator-key", "second-operator-key"]);
+    }
+}
+
+#[test]
+fn limits_that_do_not_go_together_say_what_was_expected_and_seen() {
+    let text = problems("[limits]\nlistings = 250000");
+    assert_eq!(text, "configuration: `limits.idempotency`: expected an integer from 260000 to 16000000, seen 250000");
+}

@@ -76,13 +76,15 @@ impl Default for Limits {
 pub struct LimitsError {
     /// The key in the configuration file, for example `limits.idempotency`.
     pub key: &'static str,
-    /// What is expected.
-    pub detail: String,
+    /// What is expected, with the values of other keys that it follows from.
+    pub expected: String,
+    /// What it is.
+    pub seen: u64,
 }
 
 impl std::fmt::Display for LimitsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.key, self.detail)
+        write!(f, "{}: expected {}, seen {}", self.key, self.expected, self.seen)
     }
 }
 
@@ -95,7 +97,7 @@ impl Limits {
             if (min..=max).contains(&value) {
                 Ok(())
             } else {
-                Err(LimitsError { key, detail: format!("must be from {min} to {max}, is {value}") })
+                Err(LimitsError { key, expected: format!("an integer from {min} to {max}"), seen: value })
             }
         };
         within("limits.listings", self.listings.into(), 1, 1_000_000)?;

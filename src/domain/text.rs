@@ -49,10 +49,11 @@ const DEFAULT_IGNORABLE: [(u32, u32); 17] = [
     (0xE0000, 0xE0FFF),
 ];
 
+/// Also line and paragraph separators and the marks of interlinear annotation (U+FFF9 to U+FFFB), which nobody sees either.
 fn is_forbidden(c: char) -> bool {
     let code = u32::from(c);
     c.is_control()
-        || matches!(code, 0x2028 | 0x2029)
+        || matches!(code, 0x2028 | 0x2029 | 0xFFF9..=0xFFFB)
         || DEFAULT_IGNORABLE.iter().any(|(first, last)| (*first..=*last).contains(&code))
 }
 
@@ -99,6 +100,7 @@ mod tests {
             "\u{202e}x",
             "\u{feff}x",
             "x\u{e0041}",
+            "x\u{fff9}y\u{fffb}",
         ] {
             assert!(matches!(normalise(bad, 1, 64), Err(TextError::Forbidden(_))), "{bad:?}");
         }

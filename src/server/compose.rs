@@ -5,6 +5,7 @@ use super::ticker::Ticker;
 use super::{Addresses, Server};
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::{Browse, Config, StoreKind, Tenant};
+use crate::domain::InstanceId;
 use crate::domain::limits::LimitsError;
 use crate::edge::http::{
     BrowsePolicy, Cors, HttpServer, HttpSettings, JwtKeyError, KeyFingerprint, MetricsServer, MetricsText,
@@ -34,6 +35,8 @@ pub enum StartError {
     Bind {
         /// The key of the configuration.
         key: &'static str,
+        /// What it names.
+        wanted: String,
         /// The system's word.
         error: io::Error,
     },
@@ -53,7 +56,7 @@ impl fmt::Display for StartError {
         match self {
             Self::Limits(error) => error.fmt(f),
             Self::Entropy(error) => error.fmt(f),
-            Self::Bind { key, error } => write!(f, "{key} could not be bound: {error}"),
+            Self::Bind { key, wanted, error } => write!(f, "{key}: {wanted} could not be bound: {error}"),
             Self::Thread(error) => write!(f, "a thread could not be started: {error}"),
             Self::Tenant { name, reason } => write!(f, "tenant {name}: {reason}"),
         }
@@ -91,13 +94,14 @@ impl Server {
         let exposition = Arc::new(Exposition::default());
         let text = exposition.text();
         let settings = http_settings(&config, &keys, &text)?;
-        let http = HttpServer::bind(settings, service.clone()).await.map_err(bind_error("server.http"))?;
+        let http =
+            HttpServer::bind(settings, service.clone()).await.map_err(bind_error("server.http", config.server.http))?;
         let mut upkeep = exposition.fill(&service, |registry| {
             http.register_metrics(registry);
             udp.register_metrics(registry);
         });
-        let metrics = serve_metrics(config.server.metrics, text.clone(), &mut upkeep).await?;
-        let http_address = http.local_addr().map_err(bind_error("server.http"))?;
+        let metrics = serve_metrics(instance, config.server.metrics, text.clone(), &mut upkeep).await?;
+        let http_address = http.local_addr().map_err(bind_error("server.http", config.server.http))?;
         let addresses = Addresses { http: http_address, udp: udp.local_addrs(), metrics };
         let (stop_udp, stopped) = tokio::sync::oneshot::channel();
         let http_handle = http.handle();
@@ -133,8 +137,9 @@ impl Server {
     }
 }
 
-fn bind_error(key: &'static str) -> impl FnOnce(io::Error) -> StartError {
-    move |error| StartError::Bind { key, error }
+fn bind_error(key: &'static str, wanted: impl fmt::Display) -> impl FnOnce(io::Error) -> StartError {
+    let wanted = wanted.to_string();
+    move |error| StartError::Bind { key, wanted, error }
 }
 
 fn store(config: &Config, clock: SharedClock, observer: Arc<Fanout>) -> Result<AnyStore<SharedClock>, LimitsError> {
@@ -161,17 +166,20 @@ fn bind_udp(config: &Config, keys: &InstanceKeys, notices: Arc<UdpNotices>) -> R
         notices,
         entropy: Entropy::new(*keys.nonces.expose()),
     };
-    UdpEdge::bind(settings).map_err(bind_error("server.udp"))
+    // The edge doesn't say which of them it was.
+    let wanted: Vec<_> = settings.plain.iter().chain(&settings.auth).map(SocketAddr::to_string).collect();
+    UdpEdge::bind(settings).map_err(bind_error("server.udp, server.udp_auth", wanted.join(" or ")))
 }
 
 async fn serve_metrics(
+    instance: InstanceId,
     listen: Option<SocketAddr>,
     text: MetricsText,
     upkeep: &mut JoinSet<()>,
 ) -> Result<Option<SocketAddr>, StartError> {
     let Some(listen) = listen else { return Ok(None) };
-    let server = MetricsServer::bind(listen, text).await.map_err(bind_error("server.metrics"))?;
-    let address = server.local_addr().map_err(bind_error("server.metrics"))?;
+    let server = MetricsServer::bind(listen, text, instance).await.map_err(bind_error("server.metrics", listen))?;
+    let address = server.local_addr().map_err(bind_error("server.metrics", listen))?;
     upkeep.spawn(server.run());
     Ok(Some(address))
 }

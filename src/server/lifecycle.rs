@@ -2,8 +2,8 @@
 
 use super::Server;
 use crate::clock::Clock;
-use crate::domain::{Failure, MonoTime, WallTime};
-use crate::service::{Applied, Service};
+use crate::domain::{Failure, MonoTime, Rejection, WallTime};
+use crate::service::Service;
 use std::io;
 use std::time::Duration;
 
@@ -55,9 +55,8 @@ impl Server {
     pub async fn shutdown(mut self) -> Exit {
         let service = self.service.clone();
         match begin_drain(&service).await {
-            Ok(drain) => {
-                let (deadline, wall) = drain.value;
-                tracing::info!(event = "drain_began", deadline_unix_ms = wall.0, commit = drain.commit);
+            Ok((deadline, wall)) => {
+                tracing::info!(event = "drain_began", deadline_unix_ms = wall.0);
                 tokio::select! {
                     () = quiet(&service, deadline) => {}
                     () = self.lost() => return self.after_loss().await,
@@ -107,11 +106,15 @@ impl Server {
 }
 
 /// Begins drain, as often as it takes while the lane is full of other keep-alives.
-async fn begin_drain(service: &Service) -> Result<Applied<(MonoTime, WallTime)>, Failure> {
+///
+/// An operator may have drained before, even until after the deadline: then his is the drain that counts (rule J2).
+async fn begin_drain(service: &Service) -> Result<(MonoTime, WallTime), Failure> {
     loop {
         match service.drain(None).await {
+            Ok(drain) => return Ok(drain.value),
             Err(Failure::Overloaded | Failure::Cancelled) => tokio::time::sleep(QUIET_CHECK).await,
-            drain => return drain,
+            Err(Failure::Rejected(Rejection::Draining { deadline, wall })) => return Ok((deadline, wall)),
+            Err(failure) => return Err(failure),
         }
     }
 }

@@ -100,16 +100,28 @@ async fn rule_j3_drain_ends_at_once_when_nobody_waits_and_at_the_deadline_when_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rule_j3_a_signal_after_an_operators_drain_has_ended_is_no_loss() {
+    for store in [StoreKind::Lane, StoreKind::SingleLock] {
+        let server = Server::start(config(store)).await.unwrap();
+        waiting_attempt(server.service()).await;
+        server.service().drain(Some(0)).await.unwrap();
+        let refused = server.service().drain(None).await.err();
+        assert_eq!(refused.map(|failure| failure.code()), Some("draining"), "the deadline is past");
+        assert_eq!(server.shutdown().await, Exit::Drained, "{store:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_taken_address_is_named() {
     let first = Server::start(config(StoreKind::Lane)).await.unwrap();
     let mut second = config(StoreKind::Lane);
     second.server.http = first.http_addr();
     let error = Server::start(second).await.err().unwrap().to_string();
-    assert!(error.contains("server.http"), "{error}");
+    assert!(error.contains("server.http") && error.contains(&first.http_addr().to_string()), "{error}");
     let mut third = config(StoreKind::Lane);
     third.server.udp = vec![first.udp_addr().unwrap()];
     let error = Server::start(third).await.err().unwrap().to_string();
-    assert!(error.contains("server.udp"), "{error}");
+    assert!(error.contains("server.udp") && error.contains(&first.udp_addr().unwrap().to_string()), "{error}");
 }
 
 /// Panics inside the writer at the first attempt.

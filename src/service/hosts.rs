@@ -122,16 +122,18 @@ impl Service {
             return Ok(offers);
         }
         let mut place = self.waits.for_listing(listing, wait_ms.min(WAIT_MAX_MS))?;
+        let mut is_last = false;
         loop {
             let offers = match self.pending(proof, after).await {
                 Ok(offers) => offers,
                 Err(failure) => return self.ended(&place).ok_or(failure),
             };
-            if !offers.attempts.is_empty() {
+            if is_last || !offers.attempts.is_empty() {
                 return Ok(offers);
             }
             match place.woken().await {
                 Woken::News => {}
+                Woken::Last => is_last = true,
                 Woken::Enough => return Ok(offers),
                 Woken::Ended(_) => return Ok(self.ended(&place).unwrap_or(offers)),
             }

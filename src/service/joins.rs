@@ -81,13 +81,15 @@ impl Service {
             return Ok(status);
         }
         let mut place = self.waits.for_attempt(attempt, caller.principal.key, wait_ms.min(WAIT_MAX_MS))?;
+        let mut is_last = false;
         loop {
             let status = self.attempt_now(caller, attempt).await?;
-            if answers(&status) {
+            if is_last || answers(&status) {
                 return Ok(status);
             }
             match place.woken().await {
                 Woken::News => {}
+                Woken::Last => is_last = true,
                 Woken::Enough | Woken::Ended(_) => return Ok(status),
             }
         }

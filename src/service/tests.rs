@@ -331,6 +331,27 @@ async fn rule_j2_drain_lets_waiting_polls_go_and_is_repeatable() {
 }
 
 #[tokio::test]
+async fn rule_j2_a_poll_that_outlives_the_drain_is_told_so() {
+    on_both(|service| async move {
+        let grant = hosted(&service, false).await;
+        let (host, token) = (caller(&service, "host"), grant.lease_token.expose());
+        let joiner = caller(&service, "joiner");
+        let created = service.create_attempt(&joiner, "k", joining(grant.listing)).await.unwrap();
+        let (attempt, commit) = (created.value.attempt, created.commit);
+        let mut by_joiner = Box::pin(service.attempt(&joiner, attempt, Some(commit), LONG_MS));
+        let mut by_host = Box::pin(service.host_offers(&host, grant.listing, token, commit, LONG_MS));
+        expect_waiting(&mut by_joiner).await;
+        expect_waiting(&mut by_host).await;
+        let (deadline, wall) = service.drain(Some(0)).await.unwrap().value;
+        service.tick();
+        let draining = Rejection::Draining { deadline, wall };
+        assert_eq!(rejected(by_joiner.await), draining, "not what was true before");
+        assert_eq!(rejected(by_host.await), draining);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn rule_h7_i2_a_revocation_uses_its_key_up_and_can_be_lifted() {
     on_both(|service| async move {
         let grant = hosted(&service, false).await;

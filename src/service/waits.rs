@@ -70,8 +70,10 @@ pub(super) enum Woken {
     News,
     /// The listing ended.
     Ended(ListingEnd),
-    /// Time is over, drain began, or the same caller polls anew: answer as it is.
+    /// Drain began or the same caller polls anew: answer as it is.
     Enough,
+    /// Time is over, or nothing will happen any more: ask a last time, for what was true when the wait began may be dead.
+    Last,
 }
 
 /// The place of one waiting poll; dropping it, also by a hang-up, frees the place.
@@ -185,7 +187,7 @@ impl Place<'_> {
     /// Waits for the next thing to happen.
     pub(super) async fn woken(&mut self) -> Woken {
         if *self.phase.borrow() == Phase::Over {
-            return Woken::Enough;
+            return Woken::Last;
         }
         let happened = async {
             tokio::select! {
@@ -195,7 +197,8 @@ impl Place<'_> {
         };
         match timeout_at(self.until, happened).await {
             Ok(true) => self.reason(),
-            Ok(false) | Err(_) => Woken::Enough,
+            Ok(false) if *self.phase.borrow() == Phase::Draining => Woken::Enough,
+            Ok(false) | Err(_) => Woken::Last,
         }
     }
 
@@ -304,14 +307,14 @@ mod tests {
         waits.observe(&changed(ATTEMPT));
         assert_eq!(late.woken().await, Woken::News);
         waits.observe(&Event::Drained);
-        assert_eq!(late.woken().await, Woken::Enough);
+        assert_eq!(late.woken().await, Woken::Last);
         let mut after = waits.for_listing(LISTING, LONG_MS).unwrap();
-        assert_eq!(after.woken().await, Woken::Enough);
+        assert_eq!(after.woken().await, Woken::Last);
     }
 
     #[tokio::test]
     async fn time_ends_a_wait() {
         let waits = Waits::new(8);
-        assert_eq!(waits.for_listing(LISTING, 5).unwrap().woken().await, Woken::Enough);
+        assert_eq!(waits.for_listing(LISTING, 5).unwrap().woken().await, Woken::Last);
     }
 }

@@ -131,7 +131,7 @@ impl<O: ListingObject> Machine<O> {
     ) -> Result<(), Rejection> {
         match dead {
             Some(slot) => {
-                self.expire_attempt(slot);
+                self.expire_attempt_or_its_listing(slot);
                 Ok(())
             }
             None if self.clean_up_until(now, fits) => Ok(()),

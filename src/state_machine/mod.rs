@@ -135,10 +135,12 @@ impl<O: ListingObject> Machine<O> {
             }
             return Err(drain.into());
         }
+        #[cfg(any(test, debug_assertions))]
+        let before = self.commit;
         self.clean_up(now);
         let outcome = self.decide(at, command);
         #[cfg(any(test, debug_assertions))]
-        self.check_after_transition(now);
+        self.check_after_transition(before, now);
         outcome
     }
 

@@ -41,8 +41,9 @@ impl<'b> Document<'b> {
         }
         let mut buffers = Buffers::with_max_depth(body.len(), DEPTH_MAX);
         let tape = simd_json::to_tape_with_buffers(body, &mut buffers).map_err(|error| {
-            let detail = format!("must be well-formed JSON of at most {DEPTH_MAX} levels; byte {}", error.index());
-            FieldError::new("", detail)
+            // Of what is wrong inside of a string the parser doesn't tell the place, but 0 or 1.
+            let place = if error.index() > 1 { format!("; see byte {}", error.index()) } else { String::new() };
+            FieldError::new("", format!("must be well-formed JSON in UTF-8 of at most {DEPTH_MAX} levels{place}"))
         })?;
         let document = Self { tape };
         check(document.root(), &mut Vec::new())?;

@@ -99,8 +99,9 @@ impl FromJson for RevocationBody {
 
 impl FromJson for DrainBody {
     fn read(members: &mut Members<'_>) -> Result<Self, FieldError> {
-        let window = members.optional("window_ms").map(|field| field.unsigned(u32::MAX.into())).transpose()?;
-        Ok(Self { window_ms: window.and_then(|ms| u32::try_from(ms).ok()) })
+        let window = members.optional("window_ms").map(|field| field.unsigned(EXACT_MAX)).transpose()?;
+        // What is longer than a month is refused as too long like any other.
+        Ok(Self { window_ms: window.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX)) })
     }
 }
 

@@ -2,9 +2,12 @@
 
 use crate::support::*;
 use rendezvous::domain::*;
-use rendezvous::store::Store;
 use rendezvous::store::lane::Lane;
+use rendezvous::store::{BrowseQuery, Store};
+use std::pin::Pin;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 
 type Laned = World<Lane<ManualClock>>;
@@ -252,4 +255,98 @@ fn case_i5_a_mismatch_is_told_although_the_first_request_waits() {
     };
     assert_eq!((replayed(block_on(first)), replayed(block_on(same))), (false, true));
     assert_eq!(block_on(other), Err(Rejection::IdempotencyMismatch.into()));
+}
+
+/// Submits the next command from inside the holder whenever one is answered, so that the queue never runs empty.
+struct Relay {
+    world: &'static Laned,
+    host: Host,
+    /// What makes a publication due, done at the first answer.
+    due: fn(&Laned),
+    /// The published commit at each answer.
+    seen: Mutex<Vec<u64>>,
+    waiting: Mutex<Vec<Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>>>,
+}
+
+const RELAYED: usize = 8;
+
+impl Relay {
+    fn submit(self: &Arc<Self>) {
+        let beat = presence(&self.host, v4(1, 4_001), self.world.number(), self.world.now());
+        let mut submitted = Box::pin(self.world.store.submit(Command::Presence(beat)));
+        let waker = Waker::from(self.clone());
+        assert!(submitted.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "the lane is held");
+        self.waiting.lock().unwrap().push(submitted);
+    }
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        let turns = {
+            let mut seen = self.seen.lock().unwrap();
+            seen.push(self.world.store.published_commit());
+            seen.len()
+        };
+        if turns == 1 {
+            (self.due)(self.world);
+        }
+        if turns < RELAYED {
+            self.submit();
+        }
+    }
+}
+
+#[test]
+fn rule_s5_publication_keeps_its_interval_while_the_queues_never_run_empty() {
+    let somebody_ticks: fn(&Laned) = |world| world.store.tick();
+    // As when the thread that ticks is itself the holder: nobody is left to tick.
+    let time_passes: fn(&Laned) = |world| world.clock.advance_ms(20);
+    for due in [somebody_ticks, time_passes] {
+        let world: &'static Laned = Box::leak(Box::new(Laned::new()));
+        let (victim, host) = (world.host(1), world.host(2));
+        let relay = Arc::new(Relay { world, host, due, seen: Mutex::default(), waiting: Mutex::default() });
+        world.while_held(&victim, || relay.submit());
+        let seen = relay.seen.lock().unwrap();
+        assert_eq!(seen.len(), RELAYED, "one holder served them all");
+        assert!(seen[3] > seen[0], "published between two batches: {seen:?}");
+    }
+}
+
+/// Looks at both commits at the moment of a publication.
+struct Look {
+    world: &'static Laned,
+    seen: Mutex<Option<(u64, u64)>>,
+}
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        let published = self.world.store.published_commit();
+        *self.seen.lock().unwrap() = Some((published, self.world.store.last_commit()));
+    }
+}
+
+#[test]
+fn rule_s5_what_browsing_has_seen_is_never_above_the_last_commit() {
+    let world: &'static Laned = Box::leak(Box::new(Laned::new()));
+    let host = world.host(1);
+    let next = world.store.last_commit() + 1;
+    let look = Arc::new(Look { world, seen: Mutex::default() });
+    let waker = Waker::from(look.clone());
+    let mut waiting = Box::pin(world.store.published(next));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    world.ok(host.delete());
+    assert_eq!(*look.seen.lock().unwrap(), Some((next, next)), "a browser may name the commit that it saw");
+}
+
+#[test]
+fn rule_j1_a_reader_of_its_own_is_told_that_the_store_died() {
+    let world = Laned::new();
+    let (host, now) = (world.host(1), world.now());
+    let mut reader = world.store.reader();
+    world.clock.panic_next();
+    assert!(world.submit(Command::Renew(host.renew(1))).is_err());
+    let query = BrowseQuery { tenant: TENANT, protocol: PROTOCOL, after: None, limit: 1 };
+    let dead = Some(Failure::Unavailable(Certainty::NotApplied));
+    assert_eq!(reader.browse(&query, |_| ()).err(), dead);
+    assert_eq!(reader.browse_at(now, &query, |_| ()).err(), dead);
 }

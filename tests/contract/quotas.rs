@@ -15,6 +15,7 @@ contract!(
     rule_d3_policy_comes_with_the_command,
     rule_c2_the_dead_of_the_caller_go_first,
     rule_c2_attempts_that_died_with_their_listing_do_not_count,
+    rule_h5_the_end_is_the_same_whoever_removes_the_dead,
     case_x10_the_excess_of_one_does_not_touch_others,
 );
 
@@ -201,6 +202,23 @@ fn rule_c2_attempts_that_died_with_their_listing_do_not_count<B: Backend>() {
         let result = world.submit(Command::CreateAttempt(Box::new(join(&alive))));
         assert!(result.is_ok(), "per {which}: an attempt whose listing is dead is dead: {result:?}");
     }
+}
+
+fn rule_h5_the_end_is_the_same_whoever_removes_the_dead<B: Backend>() {
+    let world = World::<B>::new();
+    let short = |owner| Register { ttl: ttl(10_000), ..world.register(owner) };
+    // More older dead records than one transition cleans up, so that the quota's own cleanup comes first.
+    (0..700).for_each(|owner| {
+        world.registered(short(1_000 + owner));
+    });
+    let (gone, alive) = (world.fresh(short(1)), world.host(2));
+    world.clock.advance_ms(1_000);
+    let attempt = world.joins(&gone, 9);
+    world.clock.advance_ms(11_000);
+    let create = world.attempt(&alive, 9);
+    let quota = AttemptQuota { per_principal: 1, ..create.quota };
+    world.created(CreateAttempt { quota, ..create }, &alive);
+    assert_eq!(world.ended(&attempt), EndReason::ListingGone, "its listing died a second before its own window did");
 }
 
 fn case_x10_the_excess_of_one_does_not_touch_others<B: Backend>() {

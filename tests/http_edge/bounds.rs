@@ -80,6 +80,27 @@ async fn case_h5_ambiguous_requests_are_refused_and_what_they_smuggle_never_runs
 }
 
 #[tokio::test]
+async fn case_h5_a_request_names_its_host_once() {
+    let server = Server::start(true, |_| {}).await;
+    for (version, hosts, status) in [
+        ("1.1", "", 400),
+        ("1.1", "Host: a\r\nHost: a\r\n", 400),
+        ("1.0", "Host: a\r\nHost: b\r\n", 400),
+        ("1.0", "", 200),
+        ("1.1", "Host: a\r\n", 200),
+    ] {
+        let mut client = server.client().await;
+        client.send(format!("GET /livez HTTP/{version}\r\n{hosts}\r\n").as_bytes()).await;
+        let answer = client.response(false).await.unwrap();
+        assert_eq!(answer.status, status, "HTTP/{version} {hosts:?}");
+        if status == 400 {
+            assert_eq!((answer.code(), answer.header("connection")), ("invalid", Some("close")));
+            assert!(client.is_closed().await);
+        }
+    }
+}
+
+#[tokio::test]
 async fn case_h2_large_bodies_and_heads_are_refused() {
     let server = Server::start(true, |_| {}).await;
     let alice = jwt("demo", "alice");
@@ -176,8 +197,12 @@ async fn case_d4_drain_is_seen_by_readiness_and_refuses_only_what_is_new() {
         let (key, host) = (format!("Bearer {OPERATOR}"), jwt("demo", "host"));
         server.host(&host, "k", r#"{"name":"A","max_players":2}"#).await;
         let operator = [("authorization", key.as_str())];
-        let long = server.ask("POST", "/v1/operator/drain", &operator, r#"{"window_ms":30001}"#).await;
-        assert_eq!((long.status, &long.json["errors"][0]["pointer"]), (400, &"/window_ms".into()));
+        for long in ["30001", "4294967296", "9007199254740991"] {
+            let long = server.ask("POST", "/v1/operator/drain", &operator, &format!(r#"{{"window_ms":{long}}}"#)).await;
+            let error = &long.json["errors"][0];
+            assert_eq!((long.status, &error["pointer"]), (400, &"/window_ms".into()));
+            assert_eq!(error["detail"], "must be from 0 to 30000", "the bound is told");
+        }
         let begun = server.ask("POST", "/v1/operator/drain", &operator, r#"{"window_ms":30000}"#).await;
         assert_eq!(begun.status, 202, "{begun:?}");
         let again = server.ask("POST", "/v1/operator/drain", &operator, r#"{"window_ms":0}"#).await;
@@ -220,6 +245,8 @@ async fn case_d1_shutdown_answers_what_is_open_and_waits_for_nobody_else() {
     let (id, token) = (listing["listing_id"].as_str().unwrap(), listing["lease_token"].as_str().unwrap());
     let mut idle = server.client().await;
     assert_eq!(idle.ask("GET", "/livez", &[], "").await.status, 200);
+    let mut silent = server.client().await;
+    assert_eq!(silent.ask("GET", "/livez", &[], "").await.status, 200);
     let mut half = server.client().await;
     half.send(b"GET /livez HT").await;
     let mut polling = server.client().await;
@@ -229,11 +256,18 @@ async fn case_d1_shutdown_answers_what_is_open_and_waits_for_nobody_else() {
     server.handle.begin_drain();
     let released = polling.response(false).await.unwrap();
     assert_eq!((released.status, released.header("connection")), (200, Some("close")));
-    assert!(polling.is_closed().await && idle.is_closed().await);
+    assert!(polling.is_closed().await);
+    let told = idle.ask("GET", "/livez", &[], "").await;
+    assert_eq!(
+        (told.status, told.header("connection")),
+        (200, Some("close")),
+        "idle for the moment only: told, not cut"
+    );
+    assert!(idle.is_closed().await);
     let late = server.ask("GET", "/livez", &[], "").await;
     assert_eq!((late.status, late.header("connection")), (200, Some("close")), "still accepting while closing");
     server.handle.shutdown();
-    assert!(half.is_closed().await);
+    assert!(half.is_closed().await && silent.is_closed().await);
     server.running.await.unwrap();
     assert!(tokio::net::TcpStream::connect(server.address).await.is_err());
 }

@@ -46,6 +46,8 @@ async fn the_first_check_that_fails_decides() {
         assert_eq!(answer.json["status"], status);
         assert_eq!(status == 401, answer.header("www-authenticate").is_some());
         assert_eq!(status == 405, answer.header("allow").is_some());
+        let is_mutation = !matches!(code, "route_not_found" | "method_not_allowed");
+        assert_eq!(is_mutation, answer.header("rendezvous-commit").is_some(), "refusals say it too: {method} {path}");
     }
 }
 

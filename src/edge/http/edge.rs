@@ -20,9 +20,9 @@ use crate::domain::MonoTime;
 use crate::service::Service;
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderMap, HeaderValue};
+use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, Version};
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -142,6 +142,9 @@ impl Edge {
             Some(Flaw::HeadersTooLarge) => return Problem::headers_too_large().into_answer(),
             None => {}
         }
+        if !names_its_host(parts) {
+            return Problem::invalid_header(&HOST, "must be given exactly once").and_close().into_answer();
+        }
         let routed = match routed {
             Ok(routed) => routed,
             Err(NoRoute::Path) => return Problem::route_not_found().into_answer(),
@@ -188,6 +191,14 @@ impl Edge {
         }
         answer
     }
+}
+
+/// RFC 9112 section 3.2: one `Host`, which only HTTP/1.0 may leave out. With two of them a proxy in front and this server
+/// may mean different ones.
+fn names_its_host(parts: &Parts) -> bool {
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let first = hosts.next();
+    hosts.next().is_none() && (first.is_some() || parts.version == Version::HTTP_10)
 }
 
 /// The method as a bounded label.

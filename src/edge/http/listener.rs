@@ -35,7 +35,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
-    /// Still accepting, but every connection ends with its next answer.
+    /// Still accepting, but every connection ends with its next answer: a client that is just asking on an idle one is
+    /// told, not reset.
     Closing,
     /// Not accepting any more, and waiting for nobody without a request.
     Stopping,
@@ -200,8 +201,7 @@ async fn serve(
             () = reached(&mut phase, seen.next().unwrap_or(seen)), if seen != Phase::Stopping => {
                 seen = seen.next().unwrap_or(seen);
                 link.connection.end_with_next_answer();
-                // A client that has not asked yet is answered once while the listener lives: it is not reset.
-                if seen == Phase::Stopping || link.connection.requests() > 0 {
+                if seen == Phase::Stopping {
                     link.connection.close_when_idle();
                     served.as_mut().graceful_shutdown();
                 }
@@ -217,8 +217,8 @@ async fn serve(
 }
 
 impl HttpHandle {
-    /// The process is about to end: long polls answer, and every connection ends with the answer to its request in
-    /// progress, idle ones at once. New connections are still accepted, for one request each, so that nobody is reset.
+    /// The process is about to end: long polls answer, and every connection ends with its next answer. New connections
+    /// are still accepted, for one request each. Nobody is reset; idle connections last until [`HttpHandle::shutdown`].
     pub fn begin_drain(&self) {
         self.service.end_long_polls();
         self.advance(Phase::Closing);

@@ -1,6 +1,8 @@
 //! `GET /metrics` on a listener of its own, for scrapers inside the operator's network.
 
+use super::answer::INSTANCE;
 use super::settings::MetricsText;
+use crate::domain::InstanceId;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -29,12 +31,15 @@ const LIFE: Duration = Duration::from_secs(600);
 pub struct MetricsServer {
     listener: TcpListener,
     text: MetricsText,
+    instance: HeaderValue,
 }
 
 impl MetricsServer {
     /// Takes the port.
-    pub async fn bind(listen: SocketAddr, text: MetricsText) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(listen).await?, text })
+    pub async fn bind(listen: SocketAddr, text: MetricsText, instance: InstanceId) -> io::Result<Self> {
+        // 32 hex digits are a legal header value.
+        let instance = HeaderValue::from_str(&instance.to_string()).unwrap_or(HeaderValue::from_static(""));
+        Ok(Self { listener: TcpListener::bind(listen).await?, text, instance })
     }
 
     /// Where it listens, with the port that was taken.
@@ -50,9 +55,9 @@ impl MetricsServer {
             while tasks.try_join_next().is_some() {}
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let text = Arc::clone(&self.text);
+                    let (text, instance) = (Arc::clone(&self.text), self.instance.clone());
                     tasks.spawn(async move {
-                        let _ = timeout(LIFE, serve(stream, text)).await;
+                        let _ = timeout(LIFE, serve(stream, text, instance)).await;
                         drop(place);
                     });
                 }
@@ -65,9 +70,10 @@ impl MetricsServer {
     }
 }
 
-async fn serve(stream: TcpStream, text: MetricsText) -> hyper::Result<()> {
+async fn serve(stream: TcpStream, text: MetricsText, instance: HeaderValue) -> hyper::Result<()> {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let response = answer(&request, &text);
+        let mut response = answer(&request, &text);
+        response.headers_mut().insert(INSTANCE, instance.clone());
         async move { Ok::<_, Infallible>(response) }
     });
     let mut builder = http1::Builder::new();
@@ -110,5 +116,23 @@ mod tests {
         assert_eq!(status(Method::GET, "/metrics"), 200);
         assert_eq!(status(Method::POST, "/metrics"), 405);
         assert_eq!(status(Method::GET, "/v1/operator/status"), 404);
+    }
+
+    #[tokio::test]
+    async fn every_answer_names_the_instance() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let text: MetricsText = Arc::new(|| "up 1\n".to_owned());
+        let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap(), text, InstanceId(7)).await.unwrap();
+        let address = server.local_addr().unwrap();
+        let running = tokio::spawn(server.run());
+        for path in ["/metrics", "/other"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.contains("rendezvous-instance: 00000000000000000000000000000007\r\n"), "{answer}");
+        }
+        running.abort();
     }
 }

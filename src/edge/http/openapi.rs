@@ -1,9 +1,9 @@
 //! The OpenAPI 3.1 document, made from the table of routes and the schemas of the wire shapes.
 
-use super::routes::{CallerKind, Header, ROUTES, Route, Verb};
+use super::routes::{CallerKind, Endpoint, Header, Outcome, ROUTES, Route, Verb};
 use crate::wire::{request, response};
 use utoipa::ToSchema;
-use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::header::{Header as HeaderObject, HeaderBuilder};
 use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder,
 };
@@ -65,7 +65,7 @@ fn operation(route: &Route) -> Operation {
         operation = operation.parameter(parameter);
     }
     for outcome in route.outcomes {
-        operation = operation.response(outcome.status.to_string(), success(route, outcome.schema, outcome.meaning));
+        operation = operation.response(outcome.status.to_string(), success(route, outcome));
     }
     operation = operation.response("default", problem());
     match security(route.caller) {
@@ -154,16 +154,27 @@ fn request_body(schema: &str, required: bool) -> RequestBody {
         .build()
 }
 
-fn success(route: &Route, schema: Option<&str>, meaning: &str) -> Response {
-    let header = |meaning: &str| {
-        HeaderBuilder::new().schema(Some(Schema::Object(text().build()))).description(Some(meaning)).build()
-    };
-    let mut response =
-        ResponseBuilder::new().description(meaning).header("Rendezvous-Instance", header("This life of the process."));
+fn header(meaning: &str) -> HeaderObject {
+    HeaderBuilder::new().schema(Some(Schema::Object(text().build()))).description(Some(meaning)).build()
+}
+
+fn success(route: &Route, outcome: &Outcome) -> Response {
+    let mut response = ResponseBuilder::new()
+        .description(outcome.meaning)
+        .header("Rendezvous-Instance", header("This life of the process."));
     if route.mutation || route.caller == CallerKind::Browser {
         response = response.header("Rendezvous-Commit", header("The commit that the answer saw or made."));
     }
-    if let Some(schema) = schema {
+    if route.endpoint == Endpoint::Browse {
+        response = response.header("ETag", header("A weak tag over the rows and the cursor, for If-None-Match."));
+    }
+    if route.endpoint == Endpoint::Renew {
+        response = response.header("ETag", header("The new version, for the next If-Match."));
+    }
+    if outcome.status == 200 && matches!(route.endpoint, Endpoint::Register | Endpoint::CreateAttempt) {
+        response = response.header("Idempotent-Replayed", header("`true`: the first answer, again."));
+    }
+    if let Some(schema) = outcome.schema {
         response = response.content("application/json", Content::new(Some(Ref::from_schema_name(schema))));
     }
     response.build()
@@ -172,6 +183,9 @@ fn success(route: &Route, schema: Option<&str>, meaning: &str) -> Response {
 fn problem() -> Response {
     ResponseBuilder::new()
         .description("A problem.")
+        .header("Rendezvous-Instance", header("This life of the process."))
+        .header("Retry-After", header("Seconds; with 429 and 503."))
+        .header("ETag", header("With 412, the version in force."))
         .content("application/problem+json", Content::new(Some(Ref::from_schema_name("ProblemAnswer"))))
         .build()
 }
@@ -264,6 +278,24 @@ mod tests {
             assert_eq!(&named_path(found.route), path);
         }
         assert_eq!(documented.len(), ROUTES.len());
+    }
+
+    #[test]
+    fn the_headers_that_a_client_acts_on_are_documented() {
+        let document = parsed();
+        let has = |path: &str, method: &str, status: &str, header: &str| {
+            !document["paths"][path][method]["responses"][status]["headers"][header].is_null()
+        };
+        let listings = "/v1/tenants/{tenant}/listings";
+        let one = "/v1/tenants/{tenant}/listings/{listing_id}";
+        assert!(has(listings, "get", "200", "ETag") && has(listings, "get", "304", "ETag"));
+        assert!(has(&format!("{one}/renew"), "post", "200", "ETag") && !has(one, "get", "200", "ETag"));
+        assert!(
+            has(listings, "post", "200", "Idempotent-Replayed") && !has(listings, "post", "201", "Idempotent-Replayed")
+        );
+        for header in ["Retry-After", "Rendezvous-Instance"] {
+            assert!(has("/livez", "get", "default", header), "{header}");
+        }
     }
 
     #[test]

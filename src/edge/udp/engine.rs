@@ -119,6 +119,14 @@ impl<L: Lane> Engine<L> {
         }
     }
 
+    /// Receives nothing more; waits for the answers to what was asked, and tells what has happened.
+    pub(super) async fn finish(&mut self) {
+        while self.questions.join_next().await.is_some() {}
+        while self.notices.is_waiting() {
+            self.take_notices();
+        }
+    }
+
     async fn wait(&self, first: usize) -> Woken {
         let sockets = &self.asker.sockets;
         let until_due = self.schedule.next_due().map(|due| {

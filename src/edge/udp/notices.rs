@@ -69,6 +69,14 @@ impl UdpNotices {
         self.dropped.clone()
     }
 
+    /// In a full queue the oldest gives way: what ends everything is never lost.
+    fn add_surely(&self, notice: Notice) {
+        if self.queue.force_push(notice).is_some() {
+            self.dropped.inc();
+        }
+        self.wake.notify_one();
+    }
+
     fn add(&self, notice: Notice) {
         match self.queue.push(notice) {
             Ok(()) => self.wake.notify_one(),
@@ -101,8 +109,8 @@ impl Observer for UdpNotices {
             Event::AttemptChanged { attempt, host_bound: true } => self.add(Notice::Settled(*attempt)),
             Event::AttemptEnded { attempt, .. } => self.add(Notice::Settled(*attempt)),
             Event::Introduced(introduction) => self.add(Notice::Introduced(introduction.clone())),
-            Event::DrainBegan { deadline } => self.add(Notice::DrainBegan(*deadline)),
-            Event::Drained => self.add(Notice::Drained),
+            Event::DrainBegan { deadline } => self.add_surely(Notice::DrainBegan(*deadline)),
+            Event::Drained => self.add_surely(Notice::Drained),
             // The attempts of a listing that ends are told one by one.
             Event::AttemptChanged { host_bound: false, .. } | Event::ListingEnded { .. } => {}
         }
@@ -123,5 +131,18 @@ mod tests {
         assert_eq!(notices.take(), Some(Notice::Settled(AttemptId(0))), "oldest first");
         let rest = std::iter::from_fn(|| notices.take()).count();
         assert_eq!(rest, NOTICES_MAX - 1);
+    }
+
+    #[test]
+    fn rule_j2_a_full_queue_does_not_lose_the_drain() {
+        let notices = UdpNotices::new();
+        for id in 0..NOTICES_MAX as u128 {
+            notices.observe(&Event::AttemptChanged { attempt: AttemptId(id), host_bound: true });
+        }
+        notices.observe(&Event::DrainBegan { deadline: MonoTime(7) });
+        notices.observe(&Event::Drained);
+        let all: Vec<Notice> = std::iter::from_fn(|| notices.take()).collect();
+        assert_eq!(all[NOTICES_MAX - 2..], [Notice::DrainBegan(MonoTime(7)), Notice::Drained]);
+        assert_eq!(notices.dropped().get(), 2);
     }
 }

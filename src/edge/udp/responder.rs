@@ -205,7 +205,8 @@ impl Responder {
         }
     }
 
-    /// The note about an authentic `p1` datagram, within the budgets of its source and of its credential.
+    /// The note about an authentic `p1` datagram, within the budget of its source and the credential's own one for notes:
+    /// whoever repeats a captured datagram from many sources must not spend what the host's refreshes live on.
     fn unverified(&mut self, request: &Request<'_>, claim: &Claim<'_>) -> Option<NoteUnverified> {
         let Some(Username::Presence(listing)) = Username::parse(claim.username) else { return None };
         let sequence = claim.sequence?;
@@ -214,7 +215,7 @@ impl Responder {
         }
         let reply = self.verified(request, claim)?;
         let understood = request.message.unknown_required().is_empty();
-        if !understood || !self.per_credential.take(reply.username, request.now) {
+        if !understood || !self.per_credential.take(("note", reply.username), request.now) {
             return None;
         }
         Some(NoteUnverified { listing, endpoint: request.endpoint, sequence })

@@ -13,6 +13,10 @@ use prometheus_client::registry::Registry;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest time between the end of receiving and the end: the lane answers in far less, and the process waits for it.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Bound sockets, ready to serve.
 #[derive(Debug)]
@@ -55,7 +59,8 @@ impl UdpEdge {
         Arc::clone(&self.metrics)
     }
 
-    /// Serves until `shutdown` resolves. Questions that wait for the lane then are dropped, which cancels them (K1).
+    /// Serves until `shutdown` resolves, then answers what is in the lane and tells what has happened. Questions that still
+    /// wait for the lane 200 ms later are dropped, which cancels them (K1).
     pub async fn run(self, service: Arc<Service>, shutdown: impl Future<Output = ()> + Send) {
         let protocol = Protocol {
             credentials: service.key().clone(),
@@ -85,5 +90,7 @@ impl UdpEdge {
             () = &mut shutdown => {}
             () = engine.run() => {}
         }
+        // Whoever is owed a word gets it: an introduction may be what let the process go.
+        let _cut_short = tokio::time::timeout(LAST_WORDS, engine.finish()).await;
     }
 }

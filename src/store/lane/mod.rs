@@ -60,6 +60,8 @@ pub struct Lane<C: Clock> {
     dead: AtomicBool,
     /// Set by a tick that wants a publication.
     tick_wanted: AtomicBool,
+    /// The holder publishes on its own once the view is this old and behind.
+    publish_interval_ms: u64,
     /// Tasks that wait for a publication. Bounded by the edges' requests: each waits for at most one.
     waiting: Mutex<Vec<(u64, std::task::Waker)>>,
 }
@@ -87,6 +89,7 @@ impl<C: Clock> Lane<C> {
             commit: AtomicU64::new(0),
             dead: AtomicBool::new(false),
             tick_wanted: AtomicBool::new(false),
+            publish_interval_ms: settings.publish_interval_ms.into(),
             waiting: Mutex::new(Vec::new()),
             clock,
         })
@@ -148,6 +151,9 @@ impl<C: Clock> Reader<'_, C> {
         query: &BrowseQuery<'_>,
         use_page: impl FnOnce(&PageView<'_>) -> R,
     ) -> Result<R, Failure> {
+        if self.lane.is_dead() {
+            return Err(Failure::Unavailable(Certainty::NotApplied));
+        }
         let root = self.cached.load();
         refuse_if_drained(root, now)?;
         Ok(root.page(query, now, use_page))
@@ -187,7 +193,7 @@ impl<C: Clock> Store for Lane<C> {
     }
 
     fn last_commit(&self) -> u64 {
-        // Relaxed: stored before the acknowledgement through which a caller learns of the commit.
+        // Relaxed: stored before the publication and the acknowledgement, by one of which a caller learns of the commit.
         self.commit.load(Ordering::Relaxed)
     }
 

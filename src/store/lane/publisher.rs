@@ -48,6 +48,10 @@ impl Publisher {
         self.published.commit
     }
 
+    pub(crate) fn published_at(&self) -> MonoTime {
+        self.published.published_at
+    }
+
     /// Follows one change of the projection.
     pub(crate) fn follow(&mut self, machine: &mut Machine<ParkedRow>, change: Change) {
         match change {
@@ -136,5 +140,26 @@ impl Publisher {
     pub(crate) fn clear(&mut self) -> ScopeTable {
         self.changed = true;
         std::mem::replace(&mut self.working, ScopeTable::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Limits;
+
+    #[test]
+    fn rule_s8_a_reader_frees_no_root_and_what_nobody_holds_is_freed() {
+        let machine = Machine::new(Limits::default());
+        let mut publisher = Publisher::new(MonoTime(1));
+        let mut reader = publisher.cell().cached();
+        let held = Arc::downgrade(reader.load());
+        publisher.publish(&machine, MonoTime(2));
+        publisher.publish(&machine, MonoTime(3));
+        assert_eq!(publisher.retired.len(), 1, "the one that the reader holds");
+        assert_eq!(reader.load().published_at, MonoTime(3));
+        assert!(held.upgrade().is_some(), "letting go of it was not freeing it");
+        publisher.publish(&machine, MonoTime(4));
+        assert!(held.upgrade().is_none(), "the publisher did");
     }
 }

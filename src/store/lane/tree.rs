@@ -252,4 +252,27 @@ mod tests {
         }
         assert_eq!(chunks, 6_400 / ROWS_MAX);
     }
+
+    fn chunks(tree: &Tree) -> Vec<*const Chunk> {
+        let mut chunks = Vec::new();
+        let mut after = None;
+        while let Some(found) = tree.seek(after) {
+            chunks.push(Arc::as_ptr(found.chunk));
+            after = Some(found.chunk.id(found.chunk.len() - 1));
+        }
+        chunks
+    }
+
+    #[test]
+    fn rule_s9_a_change_copies_its_own_chunk_and_shares_the_rest() {
+        let mut published = Tree::single(0, &entry(1));
+        (2..=6_400).for_each(|id| published.insert(0, &entry(id)));
+        let before = chunks(&published);
+        let mut working = Some(published.clone());
+        working.as_mut().unwrap().insert(1, &entry(3_200));
+        assert!(Tree::remove(&mut working, 1, ListingId(70)));
+        let after = chunks(working.as_ref().unwrap());
+        assert_eq!(after.iter().filter(|chunk| !before.contains(chunk)).count(), 2, "of {}", before.len());
+        assert_eq!(chunks(&published), before, "what readers hold is as it was");
+    }
 }

@@ -79,19 +79,33 @@ impl<C: Clock> Lane<C> {
             return own_answer;
         }
         loop {
-            {
-                let mut writer = self.writer.lock();
-                while self.creations.len() > 0 || self.keep_alives.len() > 0 {
-                    let _others = self.batch(&mut writer, None);
-                }
-                if self.tick_wanted.swap(false, Ordering::Relaxed) {
-                    self.serve_tick(&mut writer);
-                }
-            }
+            self.serve_the_rest(&mut self.writer.lock());
             if self.gate.leave() {
                 return own_answer;
             }
         }
+    }
+
+    /// Serves the queues until they are empty, and the tick after each batch: under a load that never lets the queues
+    /// run empty, publication still keeps its interval (S5), also while the one that ticks is the one that serves.
+    fn serve_the_rest(&self, writer: &mut Writer) {
+        loop {
+            let is_queued = self.creations.len() > 0 || self.keep_alives.len() > 0;
+            if is_queued {
+                let _others = self.batch(writer, None);
+            }
+            if self.tick_wanted.swap(false, Ordering::Relaxed) || self.is_publication_overdue(writer) {
+                self.serve_tick(writer);
+            }
+            if !is_queued {
+                return;
+            }
+        }
+    }
+
+    fn is_publication_overdue(&self, writer: &Writer) -> bool {
+        let age_ms = writer.last.mono.ms_since(writer.publisher.published_at());
+        age_ms >= self.publish_interval_ms && writer.publisher.is_behind(&writer.machine)
     }
 
     /// One batch: stamp and apply each command, publish once if need be, then tell and acknowledge.
@@ -103,11 +117,12 @@ impl<C: Clock> Lane<C> {
         } else {
             self.serve_queues(writer, &mut answers);
         }
+        // Before the publication: whoever has seen a commit may name it, and none is then above the last one (S5).
+        self.commit.store(writer.machine.commit(), Ordering::Relaxed);
         if writer.must_publish {
             self.guard(|| self.publish(writer));
             writer.must_publish = false;
         }
-        self.commit.store(writer.machine.commit(), Ordering::Relaxed);
         self.guard(|| self.tell(writer));
         if self.is_dead() {
             // The batch may or may not be seen by anybody: nothing more can be guaranteed about it.

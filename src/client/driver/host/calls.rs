@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// One long poll; the server's bound is 30 s.
 const POLL_WAIT: Duration = Duration::from_secs(25);
-/// Pause after a long poll that failed, at least; as much again is added at random.
+/// Pause after a long poll that failed or brought nothing, at least; as much again is added at random.
 const POLL_PAUSE_MS: u64 = 1_000;
 /// Until an attempt's deadline, as long as only HTTP has told of it: the default lifetime. Its bind learns the true one.
 const LEFT_MS: u32 = 30_000;
@@ -133,6 +133,7 @@ impl Host {
         match answer {
             Ok(pending) => {
                 self.polled = self.polled.max(pending.commit);
+                let pause_ms = pause_after(&pending, pause_ms);
                 for attempt in pending.attempts {
                     if let Some(core) = &mut self.core {
                         core.offer(attempt.attempt_id, LEFT_MS, now);
@@ -147,7 +148,7 @@ impl Host {
                 if pending.ended {
                     self.lease.doubt(now);
                 }
-                self.poll(if pending.ended { pause_ms } else { 0 });
+                self.poll(pause_ms);
             }
             Err(error) => {
                 if matches!(error.code(), Some(Code::NotFound | Code::Unauthenticated)) {
@@ -159,6 +160,12 @@ impl Host {
             }
         }
     }
+}
+
+/// The pause before the next long poll. An empty answer may have come at once: from a server that is about to end, or
+/// because another poll took this one's place. Only one that brought something is no reason to wait.
+fn pause_after(answer: &PendingAttempts, pause_ms: u64) -> u64 {
+    if answer.ended || answer.attempts.is_empty() { pause_ms } else { 0 }
 }
 
 /// Registers, and finds the server's UDP addresses.
@@ -211,5 +218,22 @@ fn classify(error: &Error, fixed_token: bool) -> CallFailure {
             | Code::HeadersTooLarge
             | Code::Unrecognised(_) => CallFailure::Fatal,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_answer_is_not_asked_for_again_at_once() {
+        let answer = |text: &str| serde_json::from_str::<PendingAttempts>(text).unwrap();
+        assert_eq!(pause_after(&answer(r#"{"attempts":[],"commit":7}"#), 1_500), 1_500);
+        assert_eq!(pause_after(&answer(r#"{"attempts":[],"commit":7,"ended":true,"reason":"deleted"}"#), 1_500), 1_500);
+        let id = "0190b5d2b1d87c6e8a9b0c1d2e3f4a5b";
+        let one = format!(
+            r#"{{"attempts":[{{"attempt_id":"{id}","expires_at":"x","bind":{{"username":"u","password":"p"}},"peer_key":"k"}}],"commit":7}}"#
+        );
+        assert_eq!(pause_after(&answer(&one), 1_500), 0);
     }
 }

@@ -81,6 +81,10 @@ pub(super) async fn drain(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, Pr
     edge.operator(call)?;
     call.query()?;
     let body: DrainBody = call.json(edge).await?;
+    let max = edge.service.limits().drain_window_max_ms;
+    if body.window_ms.is_some_and(|ms| ms > max) {
+        return Err(Problem::invalid_field(FieldError::new("/window_ms", format!("must be from 0 to {max}"))));
+    }
     let applied = edge.service.drain(body.window_ms).await.map_err(|failure| call.failed(failure))?;
     let (_, wall) = applied.value;
     let body = DrainAnswer { drain_deadline: timestamp(wall) };

@@ -97,6 +97,19 @@ fn notes_stay_within_the_budget_of_their_source_and_of_their_credential() {
 }
 
 #[test]
+fn case_s3_a_captured_datagram_from_many_sources_mutes_not_its_host() {
+    let mut responder = responder();
+    let (host, nonce) = (Speaker::host_presence(), nonce(&mut responder, HOST, START));
+    let captured = host.sequenced(&nonce, 43);
+    for n in 0..200 {
+        let _ = responder.receive(&captured, from(&format!("203.0.113.{n}:4000")), START);
+    }
+    for sequence in 44..64 {
+        asked(responder.receive(&host.sequenced(&nonce, sequence), from(HOST), START));
+    }
+}
+
+#[test]
 fn case_x7_authenticated_work_is_budgeted_by_credential_not_by_address() {
     let mut responder = responder();
     let base = protocol();

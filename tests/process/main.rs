@@ -1,0 +1,20 @@
+//! The real binary in processes of its own, over real sockets. Every port is chosen by the system, every wait is for a
+//! condition and bounded, and every child ends with its handle.
+#![cfg(feature = "cli")]
+#![allow(missing_docs)]
+
+mod ceilings;
+mod child;
+mod clients;
+mod datagrams;
+mod documents;
+mod drain;
+mod http;
+mod indistinct;
+mod introductions;
+mod polls;
+mod retries;
+mod secrets;
+mod server;
+mod three;
+mod udp;
