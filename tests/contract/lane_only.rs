@@ -257,6 +257,9 @@ fn case_i5_a_mismatch_is_told_although_the_first_request_waits() {
     assert_eq!(block_on(other), Err(Rejection::IdempotencyMismatch.into()));
 }
 
+/// A command that waits for its answer.
+type Waiting = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>;
+
 /// Submits the next command from inside the holder whenever one is answered, so that the queue never runs empty.
 struct Relay {
     world: &'static Laned,
@@ -265,7 +268,7 @@ struct Relay {
     due: fn(&Laned),
     /// The published commit at each answer.
     seen: Mutex<Vec<u64>>,
-    waiting: Mutex<Vec<Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>>>,
+    waiting: Mutex<Vec<Waiting>>,
 }
 
 const RELAYED: usize = 8;
