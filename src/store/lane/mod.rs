@@ -62,7 +62,8 @@ pub struct Lane<C: Clock> {
     tick_wanted: AtomicBool,
     /// The holder publishes on its own once the view is this old and behind.
     publish_interval_ms: u64,
-    /// Tasks that wait for a publication. Bounded by the edges' requests: each waits for at most one.
+    /// Tasks that wait for a publication, each once; one that gives up stays until the next publication. Bounded by the
+    /// requests that an edge lets in within one publish interval.
     waiting: Mutex<Vec<(u64, std::task::Waker)>>,
 }
 

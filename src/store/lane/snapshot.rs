@@ -87,6 +87,7 @@ impl Root {
         now: MonoTime,
         use_page: impl FnOnce(&PageView<'_>) -> R,
     ) -> R {
+        let limit = query.limit.max(1);
         let empty = PageView { commit: self.commit, next: None, count: 0, runs: Runs::Chunks(&[]) };
         let Some(rows) = self.scopes.rows_of(query.tenant, query.protocol) else { return use_page(&empty) };
         let Some(first) = rows.tree.seek(query.after) else { return use_page(&empty) };
@@ -95,7 +96,7 @@ impl Root {
         let (mut count, mut examined) = (0, 0);
         let (mut chunk, mut start) = (&**first.chunk, first.position);
         let next = loop {
-            let wanted = query.limit - count;
+            let wanted = limit - count;
             let room = EXAMINED_MAX - examined;
             let (rows, last) = take_rows(chunk, start, wanted, room, now);
             segments[used] = Segment::new(chunk, rows);
@@ -105,7 +106,7 @@ impl Root {
             let last_id = chunk.id(last);
             let in_chunk = last + 1 < chunk.len();
             let following = if in_chunk { None } else { rows_after(&self.scopes, query, last_id) };
-            if count == query.limit || examined >= EXAMINED_MAX || used == SEGMENTS_MAX {
+            if count == limit || examined >= EXAMINED_MAX || used == SEGMENTS_MAX {
                 break (in_chunk || following.is_some()).then_some(last_id);
             }
             match following {

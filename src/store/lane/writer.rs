@@ -264,7 +264,13 @@ impl<C: Clock> Lane<C> {
         if is_there() {
             return Poll::Ready(());
         }
-        self.waiting.lock().push((commit, context.waker().clone()));
+        {
+            let mut waiting = self.waiting.lock();
+            let waits = |(wanted, waker): &(u64, Waker)| *wanted == commit && waker.will_wake(context.waker());
+            if !waiting.iter().any(waits) {
+                waiting.push((commit, context.waker().clone()));
+            }
+        }
         // Once more after joining the waiters: a publication in between has not seen this one.
         if is_there() { Poll::Ready(()) } else { Poll::Pending }
     }
