@@ -143,7 +143,11 @@ fn every_command_of_the_documents_runs() {
                     stage.run(&line);
                     run += 1;
                 }
-                Err(reason) => println!("not run: {reason}: {command}"),
+                Err(reason) => {
+                    println!("not run: {reason}: {command}");
+                    // Where tools are promised, as in `.ci/run`, a missing one is a failure.
+                    assert!(std::env::var_os("RENDEZVOUS_REQUIRE_TOOLS").is_none(), "{reason}");
+                }
             }
         }
     }
