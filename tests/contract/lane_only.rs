@@ -81,6 +81,45 @@ fn rule_d4_creations_still_progress_under_a_flood_of_keep_alives() {
     assert!(opened.iter().max() < last_beat.as_ref(), "all ten before the flood is over: {opened:?} {last_beat:?}");
 }
 
+/// More than one holder's share waits: the holder leaves, the rest stays queued, and whoever waits for it serves it.
+fn handed_over(world: &Laned) -> Vec<impl Future<Output = Result<Reply, Failure>>> {
+    const MORE_THAN_A_SHARE: usize = 1_500;
+    let victim = world.host(1);
+    let flood = world.while_held(&victim, || {
+        (0..MORE_THAN_A_SHARE).map(|_| waits!(world, Command::Query(Query::Status))).collect::<Vec<_>>()
+    });
+    let (_, left) = world.store.queued();
+    assert!((1..MORE_THAN_A_SHARE).contains(&left), "{left} are left by a holder that served its share");
+    flood
+}
+
+#[test]
+fn rule_d4_a_holder_hands_over_after_its_share() {
+    let world = shaped(16, 2_048);
+    let flood = handed_over(&world);
+    flood.into_iter().for_each(|waiting| {
+        block_on(waiting).expect("served by one of those who wait");
+    });
+    assert_eq!(world.store.queued(), (0, 0));
+}
+
+#[test]
+fn rule_d4_a_lane_that_was_handed_over_serves_the_next_who_comes() {
+    let world = shaped(16, 2_048);
+    let flood = handed_over(&world);
+    let newcomer = world.host(3);
+    assert_eq!(world.store.queued(), (0, 0), "whoever enters serves what was left");
+    flood.into_iter().for_each(drop);
+    assert_eq!(world.ok(newcomer.delete()), Outcome::Deleted);
+}
+
+#[test]
+fn rule_d4_a_lane_that_was_handed_over_to_callers_who_go_away_is_taken() {
+    let world = shaped(16, 2_048);
+    handed_over(&world).into_iter().for_each(drop);
+    assert_eq!(world.store.queued(), (0, 0), "who goes away last leaves nothing behind");
+}
+
 #[test]
 fn a_queued_caller_is_woken_by_its_answer() {
     let world = Laned::new();

@@ -95,8 +95,15 @@ impl<C: Clock> Lane<C> {
             let next = self.serve_the_rest(&mut self.writer.lock(), &mut batches);
             if let Some(next) = next {
                 self.gate.hand_over();
-                next.wake();
-                return own_answer;
+                // Looked at after the lane was let go: whoever goes away later than this tries to take it over itself.
+                if let Some(waker) = next.waker() {
+                    waker.wake();
+                    return own_answer;
+                }
+                if !self.gate.take_over() {
+                    return own_answer;
+                }
+                continue;
             }
             if self.gate.leave() {
                 return own_answer;
@@ -107,7 +114,7 @@ impl<C: Clock> Lane<C> {
     /// Serves the queues until they are empty or this holder has done its share, and the tick after each batch: under a
     /// load that never lets the queues run empty, publication still keeps its interval (S5), also while the one that
     /// ticks is the one that serves. Returns who is to be woken to go on.
-    fn serve_the_rest(&self, writer: &mut Writer, batches: &mut usize) -> Option<Waker> {
+    fn serve_the_rest(&self, writer: &mut Writer, batches: &mut usize) -> Option<Arc<Ticket>> {
         loop {
             let is_queued = self.creations.len() > 0 || self.keep_alives.len() > 0;
             if is_queued {
@@ -131,12 +138,14 @@ impl<C: Clock> Lane<C> {
     /// Somebody who waits in a queue. A ticket taken out to be looked at goes back to the end of its queue: each caller
     /// has one, so no caller's order changes. Where it has lost its place to a newcomer meanwhile, it is served next
     /// and nobody is named.
-    fn successor(&self, writer: &mut Writer) -> Option<Waker> {
+    fn successor(&self, writer: &mut Writer) -> Option<Arc<Ticket>> {
         for queue in [&self.keep_alives, &self.creations] {
             while let Some(ticket) = queue.pop() {
-                let Some(waker) = ticket.waker() else { continue };
-                match queue.push(ticket) {
-                    Ok(()) => return Some(waker),
+                if ticket.waker().is_none() {
+                    continue;
+                }
+                match queue.push(ticket.clone()) {
+                    Ok(()) => return Some(ticket),
                     Err(ticket) => writer.displaced = Some(ticket),
                 }
                 return None;
