@@ -82,6 +82,8 @@ fn browse_shows_what_can_be_joined_and_nothing_unlisted() {
     let server = Server::dev();
     let (_public, shown) = host(&server, &["--region", "eu-west"]);
     let (_hidden, unlisted) = host(&server, &["--unlisted"]);
+    // An addition is visible within a publish interval (rule S5).
+    until("the listing", || server.browse().contains(&shown).then_some(()));
     let mut table = Process::start(client(&server, "browse").args(["--protocol", "arena/3"]));
     table.assert_exit(0);
     let text = table.stdout.text();
