@@ -3,6 +3,7 @@
 //! Small ceilings by default; `RENDEZVOUS_FULL_CEILINGS=1` fills the default ones (25,000 listings, 10,000 attempts) and
 //! prints how long that took. With a debug build that takes minutes, so the lifetimes are at their longest.
 
+use crate::child::until;
 use crate::http::{Connection, Response};
 use crate::server::{Attempt, Listing, Server, bearer, guest, join, register};
 use crate::udp::{Credential, Stun};
@@ -132,7 +133,8 @@ fn assert_alive(server: &Server, size: &Size, listings: &[Listing], attempts: &[
         let state = connection.ask("GET", &attempt.path(), &[("Authorization", &bearer(&attempt.token))], "");
         assert_eq!((state.status, state.json["state"].as_str()), (200, Some("waiting")), "{state:?}");
     }
-    let seen = server.browse();
+    // The newest of them become visible within a publish interval (rule S5).
+    let seen = until("every row", || Some(server.browse()).filter(|seen| seen.len() >= size.listings));
     let known: HashSet<&str> = listings.iter().map(|listing| listing.id.as_str()).collect();
     assert_eq!(seen.len(), size.listings, "rows");
     assert_eq!(seen.iter().filter(|id| known.contains(id.as_str())).count(), size.listings, "each of ours, once");
