@@ -32,7 +32,7 @@ fn nothing_is_lost() {
 }
 
 /// With three callers a ticket may be served by a holder that is serving another: all are answered, none twice.
-/// Fails when `Lane::serve` drains the queues before it enters the gate again but not after.
+/// Fails when `Gate::leave` stores `IDLE` instead of comparing first: a ticket behind the holder's last look stays.
 #[test]
 fn three_callers_are_all_served() {
     explore("three_callers_are_all_served", 3, || {
@@ -71,7 +71,7 @@ fn a_handed_over_lane_is_taken() {
 }
 
 /// Each caller's commands happen in its order: a renewal after a registration never finds it absent.
-/// Fails when `Submit` answers before its ticket was served.
+/// Fails when `Submit` answers before its ticket was served, or when a holder leaves after one failed `Gate::leave`.
 #[test]
 fn a_callers_order_is_kept() {
     explore("a_callers_order_is_kept", 4, || {
