@@ -3,7 +3,7 @@
 use super::exit;
 use crate::config::{Config, DEV_TENANT, Flags, Layers};
 use crate::credentials::Secret;
-use crate::server::{Exit, Server};
+use crate::server::{Exit, Server, Signals};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -102,12 +102,16 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Err(error) => return fail(&error),
     };
     let code = runtime.block_on(async {
+        let signals = match Signals::listen() {
+            Ok(signals) => signals,
+            Err(error) => return fail(&error),
+        };
         let server = match Server::start(config.clone()).await {
             Ok(server) => server,
             Err(error) => return fail(&error),
         };
         tell_ready(&server, &config, generated.as_ref(), begun);
-        ExitCode::from(match server.run_until_signal().await {
+        ExitCode::from(match server.run_until_signal(signals).await {
             Exit::Drained => exit::OK,
             Exit::Forced => exit::FAILED,
             Exit::Lost => exit::LOST,

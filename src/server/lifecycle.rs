@@ -29,14 +29,9 @@ pub enum Exit {
 
 impl Server {
     /// Serves until SIGTERM or SIGINT, then drains; a second signal ends it at once.
-    pub async fn run_until_signal(mut self) -> Exit {
-        let mut signals = match Signals::listen() {
-            Ok(signals) => signals,
-            Err(error) => {
-                tracing::error!(event = "signals_failed", %error);
-                return self.after_loss().await;
-            }
-        };
+    ///
+    /// Listen before anybody is told that the server is ready: a signal that comes sooner would end the process undrained.
+    pub async fn run_until_signal(mut self, mut signals: Signals) -> Exit {
         tokio::select! {
             name = signals.next() => tracing::info!(event = "signal", signal = name),
             () = self.lost() => return self.after_loss().await,
@@ -127,7 +122,7 @@ async fn quiet(service: &Service, deadline: MonoTime) {
 }
 
 /// The signals that ask for the end.
-struct Signals {
+pub struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -135,8 +130,9 @@ struct Signals {
 }
 
 impl Signals {
+    /// Takes the signals over from the system's default, which is to end the process.
     #[cfg(unix)]
-    fn listen() -> io::Result<Self> {
+    pub fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -149,8 +145,9 @@ impl Signals {
         }
     }
 
+    /// Nothing to take over: waiting for Ctrl-C does it.
     #[cfg(not(unix))]
-    fn listen() -> io::Result<Self> {
+    pub fn listen() -> io::Result<Self> {
         Ok(Self {})
     }
 

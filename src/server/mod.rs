@@ -8,7 +8,7 @@ mod tests;
 mod ticker;
 
 pub use compose::StartError;
-pub use lifecycle::Exit;
+pub use lifecycle::{Exit, Signals};
 
 use crate::domain::InstanceId;
 use crate::edge::http::{HttpHandle, MetricsText};

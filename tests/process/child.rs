@@ -50,6 +50,10 @@ impl Lines {
         lines
     }
 
+    fn has_ended(&self) -> bool {
+        self.0.0.lock().unwrap().ended
+    }
+
     /// Everything so far.
     pub(crate) fn text(&self) -> String {
         self.0.0.lock().unwrap().lines.join("\n")
@@ -148,6 +152,8 @@ impl Process {
     #[track_caller]
     pub(crate) fn assert_exit(&mut self, code: i32) {
         let status = self.exit();
+        // What was said last may still be on its way through the pipes.
+        until("the end of its output", || (self.stdout.has_ended() && self.stderr.has_ended()).then_some(()));
         let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
         assert_eq!(status.code(), Some(code), "stdout:\n{stdout}\nstderr:\n{stderr}");
     }
