@@ -89,8 +89,8 @@ impl Root {
     ) -> R {
         let limit = query.limit.max(1);
         let empty = PageView { commit: self.commit, next: None, count: 0, runs: Runs::Chunks(&[]) };
-        let Some(rows) = self.scopes.rows_of(query.tenant, query.protocol) else { return use_page(&empty) };
-        let Some(first) = rows.tree.seek(query.after) else { return use_page(&empty) };
+        let Some(scope) = self.scopes.rows_of(query.tenant, query.protocol) else { return use_page(&empty) };
+        let Some(first) = scope.tree.seek(query.after) else { return use_page(&empty) };
         let mut segments = [Segment::new(first.chunk, 0); SEGMENTS_MAX];
         let mut used = 0;
         let (mut count, mut examined) = (0, 0);
@@ -105,12 +105,12 @@ impl Root {
             examined += last + 1 - start;
             let last_id = chunk.id(last);
             let in_chunk = last + 1 < chunk.len();
-            let following = if in_chunk { None } else { rows_after(&self.scopes, query, last_id) };
+            let following = if in_chunk { None } else { scope.tree.seek(Some(last_id)) };
             if count == limit || examined >= EXAMINED_MAX || used == SEGMENTS_MAX {
                 break (in_chunk || following.is_some()).then_some(last_id);
             }
             match following {
-                Some(found) => (chunk, start) = found,
+                Some(found) => (chunk, start) = (found.chunk, found.position),
                 None => break None,
             }
         };
@@ -128,12 +128,6 @@ impl Root {
         let (chunk, position) = self.scopes.find(tenant, id)?;
         (chunk.deadline(position) > now).then(|| use_row(chunk.row(position)))
     }
-}
-
-/// The chunk after the one that ends with `last`.
-fn rows_after<'a>(scopes: &'a ScopeTable, query: &BrowseQuery<'_>, last: ListingId) -> Option<(&'a Chunk, usize)> {
-    let found = scopes.rows_of(query.tenant, query.protocol)?.tree.seek(Some(last))?;
-    Some((found.chunk, found.position))
 }
 
 /// Takes up to `wanted` visible rows from `start` on, examining at most `room`; the mask and the last row examined.
