@@ -105,12 +105,11 @@ impl Publisher {
         let epoch = self.epoch;
         let bucket = self.working.bucket_mut(scope);
         if let Some(place) = bucket.iter().position(|rows| rows.scope == *scope) {
-            let mut tree = Some(bucket[place].tree.clone());
+            // Taken out whole: a second handle of the tree would make the removal copy nodes that nobody else has.
+            let ScopeRows { scope, tree } = bucket.swap_remove(place);
+            let mut tree = Some(tree);
             Tree::remove(&mut tree, epoch, id);
-            match tree {
-                Some(tree) => bucket[place].tree = tree,
-                None => drop(bucket.swap_remove(place)),
-            }
+            bucket.extend(tree.map(|tree| ScopeRows { scope, tree }));
         }
         self.changed = true;
     }
