@@ -2,7 +2,7 @@
 
 use super::command::{LeaseProof, Principal};
 use super::endpoint::{Endpoint, Family};
-use super::id::{AttemptId, ListingId};
+use super::id::AttemptId;
 use super::outcome::{EndReason, Introduction};
 use super::time::{MonoTime, WallTime};
 use std::sync::Arc;
@@ -169,15 +169,4 @@ pub struct Status {
     pub revocations: Count,
     /// The drain deadline, once drain has begun.
     pub drain: Option<(MonoTime, WallTime)>,
-}
-
-/// Names the listing that a query is about.
-impl Query {
-    /// The listing, when the query proves ownership of one.
-    pub fn listing(&self) -> Option<ListingId> {
-        match self {
-            Self::Lease(proof) | Self::PendingAttempts { proof, .. } => Some(proof.listing),
-            Self::Attempt { .. } | Self::Status => None,
-        }
-    }
 }

@@ -225,11 +225,6 @@ impl<O: ListingObject> Machine<O> {
         self.live_listing(id, now)
     }
 
-    /// When the next record dies, if there is any.
-    pub fn next_deadline(&self) -> Option<MonoTime> {
-        self.oldest(MonoTime::NEVER).map(|(due, _)| due.at)
-    }
-
     /// Whether anything is dead but not yet removed.
     pub fn has_dead(&self, now: MonoTime) -> bool {
         !self.drained && (self.oldest(now).is_some() || self.drain.is_some_and(|drain| drain.deadline.is_past(now)))
