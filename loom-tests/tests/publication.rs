@@ -4,8 +4,10 @@
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use loom_tests::{ModelClock, browse, delete, done, explore, lane, presence, register, renew, revoke_owner, show};
-use rendezvous::domain::{MonoTime, TenantId};
+use loom_tests::{
+    ModelClock, ModelLane, browse, delete, done, explore, lane, presence, register, renew, revoke_owner, show,
+};
+use rendezvous::domain::{Command, MonoTime, TenantId};
 use rendezvous::store::lane::Reader;
 use rendezvous::store::{BrowseQuery, Store};
 use std::sync::Arc;
@@ -21,14 +23,7 @@ fn removal_is_seen() {
         let clock = ModelClock::default();
         let lane = lane(&clock);
         show(&lane, 1, A);
-        let acknowledged = Arc::new(AtomicU64::new(0));
-        let writer = {
-            let (lane, acknowledged) = (lane.clone(), acknowledged.clone());
-            thread::spawn(move || {
-                done(lane.submit_blocking(delete(1, A)));
-                acknowledged.store(1, Ordering::Release);
-            })
-        };
+        let (writer, acknowledged) = submit_elsewhere(&lane, delete(1, A));
         let mut reader = lane.reader();
         browse(&mut reader, A);
         let was_acknowledged = acknowledged.load(Ordering::Acquire) == 1;
@@ -47,20 +42,13 @@ fn removal_served_by_another_is_seen() {
         let clock = ModelClock::default();
         let lane = lane(&clock);
         show(&lane, 1, A);
-        let acknowledged = Arc::new(AtomicU64::new(0));
         let busy = {
             let lane = lane.clone();
             thread::spawn(move || {
                 done(lane.submit_blocking(register(2, A)));
             })
         };
-        let deleting = {
-            let (lane, acknowledged) = (lane.clone(), acknowledged.clone());
-            thread::spawn(move || {
-                done(lane.submit_blocking(delete(1, A)));
-                acknowledged.store(1, Ordering::Release);
-            })
-        };
+        let (deleting, acknowledged) = submit_elsewhere(&lane, delete(1, A));
         let mut reader = lane.reader();
         let was_acknowledged = acknowledged.load(Ordering::Acquire) == 1;
         let (_, rows) = browse(&mut reader, A);
@@ -130,14 +118,7 @@ fn an_extension_is_seen() {
         // A neighbour that is not published yet: the working chunk is no longer the published one.
         done(lane.submit_blocking(register(2, A)));
         done(lane.submit_blocking(presence(2, A)));
-        let acknowledged = Arc::new(AtomicU64::new(0));
-        let writer = {
-            let (lane, acknowledged) = (lane.clone(), acknowledged.clone());
-            thread::spawn(move || {
-                done(lane.submit_blocking(renew(1, A, 1, 64_000)));
-                acknowledged.store(1, Ordering::Release);
-            })
-        };
+        let (writer, acknowledged) = submit_elsewhere(&lane, renew(1, A, 1, 64_000));
         let mut reader = lane.reader();
         let was_acknowledged = acknowledged.load(Ordering::Acquire) == 1;
         // Between the first lease's deadline and the extended one.
@@ -157,14 +138,7 @@ fn a_shortening_is_seen() {
         show(&lane, 1, A);
         done(lane.submit_blocking(register(2, A)));
         done(lane.submit_blocking(presence(2, A)));
-        let acknowledged = Arc::new(AtomicU64::new(0));
-        let writer = {
-            let (lane, acknowledged) = (lane.clone(), acknowledged.clone());
-            thread::spawn(move || {
-                done(lane.submit_blocking(renew(1, A, 1, 10_000)));
-                acknowledged.store(1, Ordering::Release);
-            })
-        };
+        let (writer, acknowledged) = submit_elsewhere(&lane, renew(1, A, 1, 10_000));
         let mut reader = lane.reader();
         let was_acknowledged = acknowledged.load(Ordering::Acquire) == 1;
         let rows = rows_at(&mut reader, 20_000);
@@ -178,4 +152,15 @@ fn rows_at(reader: &mut Reader<'_, ModelClock>, ms: u64) -> usize {
     let query = BrowseQuery { tenant: TenantId(0), protocol: A, after: None, limit: 50 };
     let later = MonoTime(1_000_000_000).plus_ms(ms);
     reader.browse_at(later, &query, |page| page.count).unwrap()
+}
+
+/// Submits from a thread of its own; the flag is set once the command was acknowledged.
+fn submit_elsewhere(lane: &Arc<ModelLane>, command: Command) -> (thread::JoinHandle<()>, Arc<AtomicU64>) {
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let (lane, tell) = (lane.clone(), acknowledged.clone());
+    let submitting = thread::spawn(move || {
+        done(lane.submit_blocking(command));
+        tell.store(1, Ordering::Release);
+    });
+    (submitting, acknowledged)
 }
