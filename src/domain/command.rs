@@ -32,15 +32,27 @@ impl Scope {
         ok.then(|| Self { tenant, protocol: protocol.into() })
     }
 
-    /// The 32-bit tag that ends every listing id of this scope (FNV-1a over tenant and protocol, folded).
+    /// The 32-bit tag that ends every listing id of this scope: tenant and protocol, folded eight bytes at a time.
     pub fn tag(tenant: TenantId, protocol: &str) -> u32 {
-        let tenant = tenant.0.to_le_bytes();
-        let hash = tenant
-            .iter()
-            .chain(protocol.as_bytes())
-            .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3));
-        (hash ^ (hash >> 32)) as u32
+        let bytes = protocol.as_bytes();
+        let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes);
+        let mut hash = fold(u64::from(tenant.0), bytes.len() as u64);
+        let Some(last) = bytes.len().checked_sub(8) else {
+            let short = bytes.iter().fold(0, |short, byte| short << 8 | u64::from(*byte));
+            hash = fold(hash, short);
+            return (hash ^ hash >> 32) as u32;
+        };
+        // The last word may overlap the one before it, so that no length needs a loop over single bytes.
+        (0..last).step_by(8).for_each(|at| hash = fold(hash, word(at)));
+        hash = fold(hash, word(last));
+        (hash ^ hash >> 32) as u32
     }
+}
+
+/// One step of [`Scope::tag`]: both halves of a full product.
+fn fold(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash ^ word ^ 0x9E37_79B9_7F4A_7C15) * 0xA076_1D64_78BD_642F_u128;
+    product as u64 ^ (product >> 64) as u64
 }
 
 /// Whether browsing shows a listing.

@@ -70,21 +70,17 @@ impl PageView<'_> {
         len.saturating_sub(1)
     }
 
-    /// A digest over rows and cursor: equal pages have equal digests. The page is not built for it.
+    /// A digest over rows and cursor: equal pages have equal digests. The page is not built for it: rows know their
+    /// digests, chunks the sums, and a page's rows are in the order of their ids, which the digests cover.
     pub fn digest(&self) -> u64 {
-        let rows = match &self.runs {
-            Runs::Rendered(rows) => {
-                rows.iter().fold(DIGEST_START, |digest, row| fold_digest(digest, row_digest(row.as_bytes())))
-            }
-            Runs::Chunks(segments) => segments.iter().fold(DIGEST_START, |digest, segment| segment.fold_digest(digest)),
+        let sum = match &self.runs {
+            Runs::Rendered(rows) => rows.iter().fold(0_u64, |sum, row| sum.wrapping_add(row_digest(row.as_bytes()))),
+            Runs::Chunks(segments) => segments.iter().fold(0, |sum, segment| segment.add_digest(sum)),
         };
         let next = self.next.map_or(0, |id| (id.0 >> 64) as u64 ^ id.0 as u64);
-        fold_digest(rows, next)
+        fold_digest(fold_digest(sum, self.count as u64), next)
     }
 }
-
-/// Start of a page's digest.
-const DIGEST_START: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Folds one more value into a digest.
 pub(crate) fn fold_digest(digest: u64, value: u64) -> u64 {

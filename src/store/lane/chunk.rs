@@ -1,20 +1,23 @@
 //! Chunks: runs of up to [`ROWS_MAX`] rows in listing-id order, immutable but for their deadlines.
 //!
 //! All rows of a chunk share one buffer, each followed by a comma, so that a run of rows is one slice. Deadlines are
-//! atomics beside it: the writer moves them in place (rule S4), readers compare one lower bound per chunk first.
+//! atomics beside it: the writer moves them in place (rule S4). Readers compare one lower bound per chunk, in the common
+//! case; below it one per group of rows, and only in a group with an ended lease each row.
 //! One writer at a time stores; readers load relaxed, because each deadline stands for itself and whoever learns of
 //! an acknowledgement learns of the stores before it (model `removal_is_seen`).
 
-use super::super::page::fold_digest;
 use super::super::row::row_digest;
 use crate::domain::{ListingId, MonoTime};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use bytes::Bytes;
+use std::ops::Range;
 
 /// Most rows in one chunk: a page of 50 touches two, and a rewrite copies about 20 KB. One bit each in a mask.
 pub(crate) const ROWS_MAX: usize = 64;
 /// A chunk below this is merged with a neighbour, so that pages stay few slices.
 pub(crate) const ROWS_MIN: usize = 16;
+/// Rows that share one lower bound of their deadlines.
+const GROUP: usize = 8;
 
 /// One row to be put into a chunk.
 pub(crate) struct Entry {
@@ -32,11 +35,14 @@ pub(crate) struct Chunk {
     ids: Box<[ListingId]>,
     /// Where each row ends in `json`, its comma included.
     ends: Box<[u32]>,
-    digests: Box<[u64]>,
+    /// Sum of the rows' digests up to and with each: a run's digest is one difference.
+    sums: Box<[u64]>,
     /// Bit i: row i is public.
     public: u64,
     json: Bytes,
     deadlines: Box<[AtomicU64]>,
+    /// At or before every deadline of each group of rows.
+    group_earliest: [AtomicU64; ROWS_MAX / GROUP],
     /// At or before every deadline.
     earliest: AtomicU64,
 }
@@ -47,23 +53,28 @@ impl Chunk {
         debug_assert!(rows.len() <= ROWS_MAX && rows.windows(2).all(|pair| pair[0].id < pair[1].id));
         let mut json = Vec::with_capacity(rows.iter().map(|row| row.json.len() + 1).sum());
         let mut ends = Vec::with_capacity(rows.len());
-        let mut public = 0;
+        let mut sums = Vec::with_capacity(rows.len());
+        let (mut public, mut sum) = (0, 0_u64);
+        let mut earliest = [u64::MAX; ROWS_MAX / GROUP];
         for (position, row) in rows.iter().enumerate() {
             json.extend_from_slice(row.json);
             json.push(b',');
             ends.push(json.len() as u32);
+            sum = sum.wrapping_add(row.digest);
+            sums.push(sum);
             public |= u64::from(row.public) << position;
+            earliest[position / GROUP] = earliest[position / GROUP].min(row.deadline);
         }
-        let earliest = rows.iter().map(|row| row.deadline).min().unwrap_or(u64::MAX);
         Arc::new(Self {
             epoch,
             ids: rows.iter().map(|row| row.id).collect(),
             ends: ends.into(),
-            digests: rows.iter().map(|row| row.digest).collect(),
+            sums: sums.into(),
             public,
             json: json.into(),
             deadlines: rows.iter().map(|row| AtomicU64::new(row.deadline)).collect(),
-            earliest: AtomicU64::new(earliest),
+            earliest: AtomicU64::new(earliest.into_iter().min().unwrap_or(u64::MAX)),
+            group_earliest: earliest.map(AtomicU64::new),
         })
     }
 
@@ -130,26 +141,37 @@ impl Chunk {
         MonoTime(self.deadlines[position].load(Ordering::Relaxed))
     }
 
-    /// Moves one deadline, keeping `earliest` exact. Only the writer calls it.
+    /// Moves one deadline, keeping the lower bounds exact. Only the writer calls it.
     pub(crate) fn move_deadline(&self, position: usize, deadline: MonoTime) {
-        let before = self.deadlines[position].load(Ordering::Relaxed);
         self.deadlines[position].store(deadline.0, Ordering::Relaxed);
-        let earliest = self.earliest.load(Ordering::Relaxed);
-        if deadline.0 < earliest {
-            self.earliest.store(deadline.0, Ordering::Relaxed);
-        } else if before == earliest && deadline.0 > before {
-            let least = self.deadlines.iter().map(|deadline| deadline.load(Ordering::Relaxed)).min();
-            self.earliest.store(least.unwrap_or(u64::MAX), Ordering::Relaxed);
-        }
+        let group = position / GROUP;
+        let first = group * GROUP;
+        let rows = &self.deadlines[first..self.len().min(first + GROUP)];
+        self.group_earliest[group].store(least(rows), Ordering::Relaxed);
+        self.earliest.store(least(&self.group_earliest), Ordering::Relaxed);
     }
 
-    /// The rows that browsing shows at `now`, one bit each.
-    pub(crate) fn visible(&self, now: MonoTime) -> u64 {
+    /// The rows that browsing shows at `now`, one bit each; those outside of `wanted` may be missing.
+    pub(crate) fn visible(&self, now: MonoTime, wanted: Range<usize>) -> u64 {
         if self.earliest.load(Ordering::Relaxed) > now.0 {
             return self.public;
         }
-        let live = self.deadlines.iter().enumerate().filter(|(_, deadline)| deadline.load(Ordering::Relaxed) > now.0);
-        live.fold(0, |mask, (position, _)| mask | 1 << position) & self.public
+        let mut visible = self.public;
+        for group in wanted.start / GROUP..wanted.end.div_ceil(GROUP) {
+            if self.group_earliest[group].load(Ordering::Relaxed) > now.0 {
+                continue;
+            }
+            let first = group * GROUP;
+            for position in first..self.len().min(first + GROUP) {
+                let is_live = self.deadlines[position].load(Ordering::Relaxed) > now.0;
+                visible &= !(u64::from(!is_live) << position);
+            }
+        }
+        visible
+    }
+
+    fn digest_up_to(&self, position: usize) -> u64 {
+        position.checked_sub(1).map_or(0, |last| self.sums[last])
     }
 
     fn rows(&self) -> impl Iterator<Item = RowRef<'_>> {
@@ -157,7 +179,7 @@ impl Chunk {
             id: self.ids[position],
             public: self.public >> position & 1 == 1,
             deadline: self.deadline(position).0,
-            digest: self.digests[position],
+            digest: self.digest_up_to(position + 1).wrapping_sub(self.digest_up_to(position)),
             json: self.row(position),
         })
     }
@@ -183,6 +205,11 @@ struct RowRef<'a> {
     json: &'a [u8],
 }
 
+/// The least of some deadlines.
+fn least(deadlines: &[AtomicU64]) -> u64 {
+    deadlines.iter().fold(u64::MAX, |least, deadline| least.min(deadline.load(Ordering::Relaxed)))
+}
+
 /// The rows of one chunk that belong to a page.
 #[derive(Clone, Copy)]
 pub(crate) struct Segment<'a> {
@@ -195,21 +222,31 @@ impl<'a> Segment<'a> {
         Self { chunk, rows }
     }
 
-    /// Calls `f` with each run of adjacent rows, without the last comma.
-    pub(crate) fn for_each_run(&self, f: &mut impl FnMut(&[u8])) {
+    /// Runs of adjacent rows.
+    fn runs(&self) -> impl Iterator<Item = Range<usize>> {
         let mut rest = self.rows;
-        while rest != 0 {
+        std::iter::from_fn(move || {
             let first = rest.trailing_zeros();
-            let run = (rest >> first).trailing_ones();
-            let end = first + run;
-            let start = if first == 0 { 0 } else { self.chunk.ends[first as usize - 1] };
-            f(&self.chunk.json[start as usize..self.chunk.ends[end as usize - 1] as usize - 1]);
-            rest = if end >= 64 { 0 } else { rest & (u64::MAX << end) };
+            let run = rest.checked_shr(first)?.trailing_ones();
+            // Adding at the lowest set bit carries through the run and clears it.
+            rest &= rest.wrapping_add(1 << first);
+            Some(first as usize..(first + run) as usize)
+        })
+    }
+
+    /// Calls `f` with the bytes of each run of adjacent rows, without the last comma.
+    pub(crate) fn for_each_run(&self, f: &mut impl FnMut(&[u8])) {
+        for run in self.runs() {
+            let start = run.start.checked_sub(1).map_or(0, |before| self.chunk.ends[before]);
+            f(&self.chunk.json[start as usize..self.chunk.ends[run.end - 1] as usize - 1]);
         }
     }
 
-    pub(crate) fn fold_digest(&self, digest: u64) -> u64 {
-        let positions = (0..self.chunk.len()).filter(|position| self.rows >> position & 1 == 1);
-        positions.fold(digest, |digest, position| fold_digest(digest, self.chunk.digests[position]))
+    /// Adds the digests of the rows.
+    pub(crate) fn add_digest(&self, sum: u64) -> u64 {
+        self.runs().fold(sum, |sum, run| {
+            let (start, end) = (self.chunk.digest_up_to(run.start), self.chunk.digest_up_to(run.end));
+            sum.wrapping_add(end).wrapping_sub(start)
+        })
     }
 }

@@ -72,8 +72,8 @@ impl Publisher {
         let Some(row) = row else { return };
         let entry = Entry { id, public, deadline, row };
         let epoch = self.epoch;
-        let bucket = self.working.bucket_mut(&scope);
-        match bucket.iter_mut().find(|rows| rows.scope == scope) {
+        let bucket = self.working.bucket_mut(id);
+        match bucket.iter_mut().find(|rows| rows.is_of(&scope)) {
             Some(rows) => rows.tree.insert(epoch, &entry),
             None => bucket.push(ScopeRows { scope, tree: Tree::single(epoch, &entry) }),
         }
@@ -103,8 +103,8 @@ impl Publisher {
             object.0 = Some(chunk.row(position).into());
         }
         let epoch = self.epoch;
-        let bucket = self.working.bucket_mut(scope);
-        if let Some(place) = bucket.iter().position(|rows| rows.scope == *scope) {
+        let bucket = self.working.bucket_mut(id);
+        if let Some(place) = bucket.iter().position(|rows| rows.is_of(scope)) {
             // Taken out whole: a second handle of the tree would make the removal copy nodes that nobody else has.
             let ScopeRows { scope, tree } = bucket.swap_remove(place);
             let mut tree = Some(tree);

@@ -4,13 +4,15 @@
 //! by binary search, and collects masks of visible rows; nothing is copied, counted or allocated (S8).
 
 use super::chunk::{Chunk, Segment};
-use super::tree::Tree;
+use super::tree::{Found, Tree};
 use crate::domain::{ListingId, MonoTime, Scope, TenantId, WallTime};
 use crate::store::page::{BrowseQuery, EXAMINED_MAX, PageView, Runs};
 use crate::sync::Arc;
 
 /// Slots per level of the scope table.
 const FANOUT: usize = 64;
+/// Chunks of most pages: 50 rows touch two, and a third behind a small one.
+const SEGMENTS_FEW: usize = 4;
 /// Most chunks of one page; a page that would need more is short, with a cursor. With chunks of 16 rows and more,
 /// this is more than [`EXAMINED_MAX`] rows reach.
 const SEGMENTS_MAX: usize = 40;
@@ -24,16 +26,17 @@ pub(crate) struct ScopeRows {
 
 /// Scopes whose tags share their upper twelve bits.
 type Bucket = Vec<ScopeRows>;
+type Buckets = [Bucket; FANOUT];
 
 /// All scopes with visible rows, as a persistent two-level table.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeTable {
-    top: Arc<Vec<Option<Arc<Vec<Bucket>>>>>,
+    top: Arc<[Option<Arc<Buckets>>; FANOUT]>,
 }
 
 impl ScopeTable {
     pub(crate) fn new() -> Self {
-        Self { top: Arc::new(vec![None; FANOUT]) }
+        Self { top: Arc::new([const { None }; FANOUT]) }
     }
 
     fn bucket(&self, tag: u32) -> &[ScopeRows] {
@@ -49,20 +52,29 @@ impl ScopeTable {
     /// The row with this id: its tag names the scopes where it can be.
     fn find(&self, tenant: TenantId, id: ListingId) -> Option<(&Chunk, usize)> {
         let bucket = self.bucket(id.tag()).iter().filter(|rows| rows.scope.tenant == tenant);
-        bucket.filter_map(|rows| rows.tree.find(id)).map(|found| (&**found.chunk, found.position)).next()
+        bucket.filter_map(|rows| rows.tree.find(id)).map(|found| (found.chunk, found.position)).next()
     }
 
     /// The chunk and position of a row whose scope is known.
     pub(crate) fn find_in(&self, scope: &Scope, id: ListingId) -> Option<(&Chunk, usize)> {
-        let found = self.rows_of(scope.tenant, &scope.protocol)?.tree.find(id)?;
+        let rows = self.bucket(id.tag()).iter().find(|rows| rows.is_of(scope))?;
+        let found = rows.tree.find(id)?;
         Some((found.chunk, found.position))
     }
 
-    /// The scope's bucket, copied if it is shared with a snapshot.
-    pub(crate) fn bucket_mut(&mut self, scope: &Scope) -> &mut Bucket {
-        let (high, low) = slots(Scope::tag(scope.tenant, &scope.protocol));
-        let middle = Arc::make_mut(&mut self.top)[high].get_or_insert_with(|| Arc::new(vec![Vec::new(); FANOUT]));
+    /// The bucket of the scope that the id belongs to, copied if it is shared with a snapshot.
+    pub(crate) fn bucket_mut(&mut self, id: ListingId) -> &mut Bucket {
+        let (high, low) = slots(id.tag());
+        let middle = Arc::make_mut(&mut self.top)[high].get_or_insert_with(|| Arc::new([const { Vec::new() }; FANOUT]));
         &mut Arc::make_mut(middle)[low]
+    }
+}
+
+impl ScopeRows {
+    pub(crate) fn is_of(&self, scope: &Scope) -> bool {
+        // The same allocation is the same protocol, and mostly it is the same.
+        self.scope.tenant == scope.tenant
+            && (Arc::ptr_eq(&self.scope.protocol, &scope.protocol) || self.scope.protocol == scope.protocol)
     }
 }
 
@@ -87,34 +99,17 @@ impl Root {
         now: MonoTime,
         use_page: impl FnOnce(&PageView<'_>) -> R,
     ) -> R {
-        let limit = query.limit.max(1);
         let empty = PageView { commit: self.commit, next: None, count: 0, runs: Runs::Chunks(&[]) };
         let Some(scope) = self.scopes.rows_of(query.tenant, query.protocol) else { return use_page(&empty) };
         let Some(first) = scope.tree.seek(query.after) else { return use_page(&empty) };
-        let mut segments = [Segment::new(first.chunk, 0); SEGMENTS_MAX];
-        let mut used = 0;
-        let (mut count, mut examined) = (0, 0);
-        let (mut chunk, mut start) = (&**first.chunk, first.position);
-        let next = loop {
-            let wanted = limit - count;
-            let room = EXAMINED_MAX - examined;
-            let (rows, last) = take_rows(chunk, start, wanted, room, now);
-            segments[used] = Segment::new(chunk, rows);
-            used += usize::from(rows != 0);
-            count += rows.count_ones() as usize;
-            examined += last + 1 - start;
-            let last_id = chunk.id(last);
-            let in_chunk = last + 1 < chunk.len();
-            let following = if in_chunk { None } else { scope.tree.seek(Some(last_id)) };
-            if count == limit || examined >= EXAMINED_MAX || used == SEGMENTS_MAX {
-                break (in_chunk || following.is_some()).then_some(last_id);
-            }
-            match following {
-                Some(found) => (chunk, start) = (found.chunk, found.position),
-                None => break None,
-            }
-        };
-        use_page(&PageView { commit: self.commit, next, count, runs: Runs::Chunks(&segments[..used]) })
+        let limit = query.limit.max(1);
+        let few = Gathered::<SEGMENTS_FEW>::gather(&scope.tree, first, limit, now);
+        if !few.is_cut_short {
+            return use_page(&few.view(self.commit));
+        }
+        // Rows that are far apart: begun again with room for as many chunks as a page may touch.
+        let many = Gathered::<SEGMENTS_MAX>::gather(&scope.tree, first, limit, now);
+        use_page(&many.view(self.commit))
     }
 
     /// Hands one fresh row, public or not, to `use_row`.
@@ -130,20 +125,77 @@ impl Root {
     }
 }
 
-/// Takes up to `wanted` visible rows from `start` on, examining at most `room`; the mask and the last row examined.
-fn take_rows(chunk: &Chunk, start: usize, wanted: usize, room: usize, now: MonoTime) -> (u64, usize) {
+/// The chunks of one page, at most `N`.
+struct Gathered<'a, const N: usize> {
+    segments: [Segment<'a>; N],
+    used: usize,
+    count: usize,
+    next: Option<ListingId>,
+    /// Whether the page ended because there was no room for another chunk.
+    is_cut_short: bool,
+}
+
+impl<'a, const N: usize> Gathered<'a, N> {
+    fn gather(tree: &'a Tree, first: Found<'a>, limit: usize, now: MonoTime) -> Self {
+        let segments = [Segment::new(first.chunk, 0); N];
+        let mut page = Self { segments, used: 0, count: 0, next: None, is_cut_short: false };
+        let mut examined = 0;
+        let mut place = first;
+        loop {
+            let (chunk, start) = (place.chunk, place.position);
+            let taken = take_rows(chunk, start, limit - page.count, EXAMINED_MAX - examined, now);
+            if taken.rows != 0 {
+                page.segments[page.used] = Segment::new(chunk, taken.rows);
+                page.used += 1;
+            }
+            page.count += taken.count;
+            examined += taken.last + 1 - start;
+            let is_full = page.count == limit || examined >= EXAMINED_MAX;
+            page.is_cut_short = !is_full && page.used == N;
+            let following = if taken.last + 1 < chunk.len() { Some(place) } else { tree.following(&place) };
+            match following {
+                Some(next) if !is_full && !page.is_cut_short => place = next,
+                Some(_) => page.next = Some(chunk.id(taken.last)),
+                None => page.is_cut_short = false,
+            }
+            if following.is_none() || page.next.is_some() {
+                return page;
+            }
+        }
+    }
+
+    fn view(&self, commit: u64) -> PageView<'_> {
+        PageView { commit, next: self.next, count: self.count, runs: Runs::Chunks(&self.segments[..self.used]) }
+    }
+}
+
+/// What a page takes from one chunk.
+struct Taken {
+    rows: u64,
+    count: usize,
+    /// The last row examined.
+    last: usize,
+}
+
+/// Takes up to `wanted` visible rows from `start` on, examining at most `room`. Rows after the last wanted one are not
+/// examined, so that the cursor stays as early as it can.
+fn take_rows(chunk: &Chunk, start: usize, wanted: usize, room: usize, now: MonoTime) -> Taken {
     let end = chunk.len().min(start + room);
-    let window = (u64::MAX << start) & (u64::MAX >> (64 - end));
-    let mut rows = chunk.visible(now) & window;
-    if rows.count_ones() as usize <= wanted {
-        // Rows after the last wanted one are not examined, so that the cursor stays as early as it can.
-        return match rows.count_ones() as usize == wanted {
-            true => (rows, rows.ilog2() as usize),
-            false => (rows, end - 1),
-        };
+    let visible = chunk.visible(now, start..end);
+    let mut hidden = !visible & bits(start, end);
+    // Each hidden row before the last wanted one moves it on by one.
+    let mut last = start + wanted - 1;
+    let mut passed = 0;
+    while hidden != 0 && hidden.trailing_zeros() as usize <= last {
+        hidden &= hidden - 1;
+        last += 1;
+        passed += 1;
     }
-    while rows.count_ones() as usize > wanted {
-        rows &= !(1 << rows.ilog2());
-    }
-    (rows, rows.ilog2() as usize)
+    let last = last.min(end - 1);
+    Taken { rows: visible & bits(start, last + 1), count: last + 1 - start - passed, last }
+}
+
+/// The bits from `start` to before `end`, at least one.
+fn bits(start: usize, end: usize) -> u64 {
+    (u64::MAX << start) & (u64::MAX >> (64 - end))
 }

@@ -26,9 +26,12 @@ pub(crate) struct Inner {
 }
 
 /// A row's place.
+#[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
-    pub(crate) chunk: &'a Arc<Chunk>,
+    pub(crate) chunk: &'a Chunk,
     pub(crate) position: usize,
+    /// The chunks behind this one under the same parent.
+    siblings: &'a [Tree],
 }
 
 impl Tree {
@@ -36,34 +39,47 @@ impl Tree {
         Self::Leaf(Chunk::single(epoch, entry))
     }
 
-    /// The chunk that holds `id`, or would hold it.
-    fn chunk_for(&self, id: ListingId) -> &Arc<Chunk> {
-        let mut node = self;
-        loop {
-            match node {
-                Self::Leaf(chunk) => return chunk,
-                Self::Inner(inner) => node = &inner.children[inner.child_for(id)],
-            }
-        }
-    }
-
+    /// The row with this id.
     pub(crate) fn find(&self, id: ListingId) -> Option<Found<'_>> {
-        let chunk = self.chunk_for(id);
-        chunk.find(id).map(|position| Found { chunk, position })
+        let mut place = self.descend(|inner| inner.child_for(id));
+        place.position = place.chunk.find(id)?;
+        Some(place)
     }
 
     /// The first chunk with a row after `id`, and that row's position in it.
     pub(crate) fn seek(&self, after: Option<ListingId>) -> Option<Found<'_>> {
-        match self {
-            Self::Leaf(chunk) => {
-                let position = after.map_or(0, |id| chunk.after(id));
-                (position < chunk.len()).then_some(Found { chunk, position })
-            }
-            Self::Inner(inner) => {
-                let child = after.map_or(0, |id| inner.child_for(id));
-                // The child that would hold the cursor may end with it; then the next one begins after it.
-                let found = inner.children[child].seek(after);
-                found.or_else(|| inner.children.get(child + 1).and_then(|next| next.seek(after)))
+        let mut place = self.descend(|inner| after.map_or(0, |id| inner.child_for(id)));
+        place.position = after.map_or(0, |id| place.chunk.after(id));
+        // The chunk that would hold the cursor may end with it; then the next one begins after it.
+        if place.position < place.chunk.len() { Some(place) } else { self.following(&place) }
+    }
+
+    /// The chunk behind a place, from its first row on.
+    pub(crate) fn following<'a>(&'a self, place: &Found<'a>) -> Option<Found<'a>> {
+        if let [Self::Leaf(chunk), siblings @ ..] = place.siblings {
+            return Some(Found { chunk, position: 0, siblings });
+        }
+        self.successor_of(place.chunk.first_id())
+    }
+
+    /// The leaf behind the one for `id`: once in a node's worth of chunks, by another descent.
+    fn successor_of(&self, id: ListingId) -> Option<Found<'_>> {
+        let Self::Inner(inner) = self else { return None };
+        let child = inner.child_for(id);
+        let below = inner.children[child].successor_of(id);
+        below.or_else(|| inner.children.get(child + 1).map(|next| next.descend(|_| 0)))
+    }
+
+    /// Goes down to a leaf by the children that `choose` names.
+    fn descend(&self, choose: impl Fn(&Inner) -> usize) -> Found<'_> {
+        let (mut node, mut siblings) = (self, &[][..]);
+        loop {
+            match node {
+                Self::Leaf(chunk) => return Found { chunk, position: 0, siblings },
+                Self::Inner(inner) => {
+                    let child = choose(inner);
+                    (node, siblings) = (&inner.children[child], &inner.children[child + 1..]);
+                }
             }
         }
     }
@@ -257,7 +273,7 @@ mod tests {
         let mut chunks = Vec::new();
         let mut after = None;
         while let Some(found) = tree.seek(after) {
-            chunks.push(Arc::as_ptr(found.chunk));
+            chunks.push(std::ptr::from_ref(found.chunk));
             after = Some(found.chunk.id(found.chunk.len() - 1));
         }
         chunks
