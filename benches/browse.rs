@@ -5,6 +5,7 @@ mod support;
 
 use criterion::{Criterion, criterion_group};
 use rendezvous::clock::Clock;
+use rendezvous::domain::ListingId;
 use rendezvous::store::{BrowseQuery, PageView, Store};
 use std::hint::black_box;
 use std::thread;
@@ -12,14 +13,25 @@ use support::{Measured, Random, SCOPES, TENANT};
 
 const LISTINGS: u64 = 25_000;
 
-fn with_query<R>(protocols: &[String], random: &mut Random, browse: impl FnOnce(&BrowseQuery<'_>) -> R) -> R {
-    let protocol = &protocols[random.below(SCOPES) as usize];
-    let after = Some(support::listing_id(random.below(LISTINGS)));
-    browse(&BrowseQuery { tenant: TENANT, protocol, after, limit: 50 })
+/// What the queries are made of, made before the measurement.
+struct Queries {
+    protocols: Vec<String>,
+    ids: Vec<ListingId>,
 }
 
-fn protocols() -> Vec<String> {
-    (0..SCOPES).map(support::protocol).collect()
+impl Queries {
+    fn new() -> Self {
+        Self {
+            protocols: (0..SCOPES).map(support::protocol).collect(),
+            ids: (0..LISTINGS).map(support::listing_id).collect(),
+        }
+    }
+
+    fn with<R>(&self, random: &mut Random, browse: impl FnOnce(&BrowseQuery<'_>) -> R) -> R {
+        let protocol = &self.protocols[random.below(SCOPES) as usize];
+        let after = Some(self.ids[random.below(LISTINGS) as usize]);
+        browse(&BrowseQuery { tenant: TENANT, protocol, after, limit: 50 })
+    }
 }
 
 /// What a caller does with a page at the least: looks at its runs.
@@ -31,27 +43,27 @@ fn touch(page: &PageView<'_>) {
 }
 
 fn criterion_benches(criterion: &mut Criterion) {
-    let protocols = protocols();
+    let queries = Queries::new();
     let (lock, _) = support::single_lock(LISTINGS);
     let (lane, clock) = support::lane(LISTINGS);
     let mut group = criterion.benchmark_group("browse page of 50");
     let mut random = Random::new(1);
     group.bench_function("single lock", |b| {
-        b.iter(|| with_query(&protocols, &mut random, |query| lock.browse(query, touch)));
+        b.iter(|| queries.with(&mut random, |query| lock.browse(query, touch)));
     });
     let mut reader = lane.reader();
     group.bench_function("lane", |b| {
-        b.iter(|| with_query(&protocols, &mut random, |query| reader.browse(query, touch)));
+        b.iter(|| queries.with(&mut random, |query| reader.browse(query, touch)));
     });
     let now = clock.mono();
     group.bench_function("lane, now as an argument", |b| {
-        b.iter(|| with_query(&protocols, &mut random, |query| reader.browse_at(now, query, touch)));
+        b.iter(|| queries.with(&mut random, |query| reader.browse_at(now, query, touch)));
     });
     let mut out = Vec::with_capacity(1 << 16);
     group.bench_function("lane, copied out", |b| {
         b.iter(|| {
             out.clear();
-            with_query(&protocols, &mut random, |query| reader.browse(query, |page| page.write_rows(&mut out)))
+            queries.with(&mut random, |query| reader.browse(query, |page| page.write_rows(&mut out)))
         });
     });
     group.finish();
@@ -73,26 +85,26 @@ fn readers(threads: u64, run: impl Fn(u64) -> Measured + Sync) -> Vec<Measured> 
 }
 
 fn table() {
-    let protocols = protocols();
+    let queries = Queries::new();
     let (lock, _) = support::single_lock(LISTINGS);
     let (lane, clock) = support::lane(LISTINGS);
     let browse_lock = |seed: u64| {
         let mut random = Random::new(seed + 7);
         support::measure(20_000, 1, |_| {
-            with_query(&protocols, &mut random, |query| lock.browse(query, touch)).expect("available");
+            queries.with(&mut random, |query| lock.browse(query, touch)).expect("available");
         })
     };
     let browse_lane = |seed: u64| {
         let (mut random, mut reader) = (Random::new(seed + 7), lane.reader());
         support::measure(4_000_000, 16, |_| {
-            with_query(&protocols, &mut random, |query| reader.browse(query, touch)).expect("available");
+            queries.with(&mut random, |query| reader.browse(query, touch)).expect("available");
         })
     };
     let now = clock.mono();
     let browse_lane_at = |seed: u64| {
         let (mut random, mut reader) = (Random::new(seed + 7), lane.reader());
         support::measure(4_000_000, 16, |_| {
-            with_query(&protocols, &mut random, |query| reader.browse_at(now, query, touch)).expect("available");
+            queries.with(&mut random, |query| reader.browse_at(now, query, touch)).expect("available");
         })
     };
     let total = |all: &[Measured]| all.iter().map(|one| one.per_second).sum::<f64>() / 1e3;

@@ -33,20 +33,31 @@ impl Scope {
     }
 
     /// The 32-bit tag that ends every listing id of this scope: tenant and protocol, folded eight bytes at a time.
+    #[inline]
     pub fn tag(tenant: TenantId, protocol: &str) -> u32 {
-        let bytes = protocol.as_bytes();
-        let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes);
-        let mut hash = fold(u64::from(tenant.0), bytes.len() as u64);
-        let Some(last) = bytes.len().checked_sub(8) else {
-            let short = bytes.iter().fold(0, |short, byte| short << 8 | u64::from(*byte));
-            hash = fold(hash, short);
-            return (hash ^ hash >> 32) as u32;
-        };
-        // The last word may overlap the one before it, so that no length needs a loop over single bytes.
-        (0..last).step_by(8).for_each(|at| hash = fold(hash, word(at)));
-        hash = fold(hash, word(last));
+        let start = fold(u64::from(tenant.0), protocol.len() as u64);
+        let hash = words(protocol.as_bytes()).fold(start, fold);
         (hash ^ hash >> 32) as u32
     }
+
+    /// Whether this is the scope of that tenant and protocol.
+    #[inline]
+    pub fn is(&self, tenant: TenantId, protocol: &str) -> bool {
+        let (known, asked) = (self.protocol.as_bytes(), protocol.as_bytes());
+        // Names are short: words inline beat a call.
+        self.tenant == tenant && known.len() == asked.len() && words(known).eq(words(asked))
+    }
+}
+
+/// The bytes as words. The last one may overlap the one before it, so that no length needs a loop over single bytes.
+#[inline]
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let (inner, last) = match bytes.len().checked_sub(8) {
+        Some(last) => (last, word(last)),
+        None => (0, bytes.iter().fold(0, |short, byte| short << 8 | u64::from(*byte))),
+    };
+    (0..inner).step_by(8).map(word).chain(std::iter::once(last))
 }
 
 /// One step of [`Scope::tag`]: both halves of a full product.

@@ -7,6 +7,7 @@
 //! an acknowledgement learns of the stores before it (model `removal_is_seen`).
 
 use super::super::row::row_digest;
+use super::ranks::Ranks;
 use crate::domain::{ListingId, MonoTime};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use bytes::Bytes;
@@ -32,6 +33,7 @@ pub(crate) struct Entry {
 pub(crate) struct Chunk {
     /// The publication that it is first part of; see [`super::publisher`].
     pub(crate) epoch: u64,
+    ranks: Ranks<ROWS_MAX>,
     ids: Box<[ListingId]>,
     /// Where each row ends in `json`, its comma included.
     ends: Box<[u32]>,
@@ -65,9 +67,11 @@ impl Chunk {
             public |= u64::from(row.public) << position;
             earliest[position / GROUP] = earliest[position / GROUP].min(row.deadline);
         }
+        let ids: Box<[ListingId]> = rows.iter().map(|row| row.id).collect();
         Arc::new(Self {
             epoch,
-            ids: rows.iter().map(|row| row.id).collect(),
+            ranks: Ranks::new(&ids),
+            ids,
             ends: ends.into(),
             sums: sums.into(),
             public,
@@ -124,12 +128,13 @@ impl Chunk {
     }
 
     pub(crate) fn find(&self, id: ListingId) -> Option<usize> {
-        self.ids.binary_search(&id).ok()
+        self.ranks.find(&self.ids, id)
     }
 
     /// The position of the first row after `id`.
+    #[inline]
     pub(crate) fn after(&self, id: ListingId) -> usize {
-        self.ids.partition_point(|known| *known <= id)
+        self.ranks.up_to(&self.ids, id)
     }
 
     pub(crate) fn row(&self, position: usize) -> &[u8] {
@@ -152,6 +157,7 @@ impl Chunk {
     }
 
     /// The rows that browsing shows at `now`, one bit each; those outside of `wanted` may be missing.
+    #[inline]
     pub(crate) fn visible(&self, now: MonoTime, wanted: Range<usize>) -> u64 {
         if self.earliest.load(Ordering::Relaxed) > now.0 {
             return self.public;
@@ -235,6 +241,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Calls `f` with the bytes of each run of adjacent rows, without the last comma.
+    #[inline]
     pub(crate) fn for_each_run(&self, f: &mut impl FnMut(&[u8])) {
         for run in self.runs() {
             let start = run.start.checked_sub(1).map_or(0, |before| self.chunk.ends[before]);

@@ -7,6 +7,7 @@
 mod chunk;
 mod gate;
 mod publisher;
+mod ranks;
 mod snapshot;
 mod submit;
 mod ticket;

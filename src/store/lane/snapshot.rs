@@ -44,9 +44,10 @@ impl ScopeTable {
         self.top[high].as_ref().map_or(&[], |middle| &middle[low])
     }
 
+    #[inline]
     fn rows_of(&self, tenant: TenantId, protocol: &str) -> Option<&ScopeRows> {
         let bucket = self.bucket(Scope::tag(tenant, protocol));
-        bucket.iter().find(|rows| rows.scope.tenant == tenant && *rows.scope.protocol == *protocol)
+        bucket.iter().find(|rows| rows.scope.is(tenant, protocol))
     }
 
     /// The row with this id: its tag names the scopes where it can be.
@@ -93,6 +94,7 @@ pub(crate) struct Root {
 
 impl Root {
     /// Hands the page at `now` to `use_page`.
+    #[inline]
     pub(crate) fn page<R>(
         &self,
         query: &BrowseQuery<'_>,
@@ -136,6 +138,7 @@ struct Gathered<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Gathered<'a, N> {
+    #[inline]
     fn gather(tree: &'a Tree, first: Found<'a>, limit: usize, now: MonoTime) -> Self {
         let segments = [Segment::new(first.chunk, 0); N];
         let mut page = Self { segments, used: 0, count: 0, next: None, is_cut_short: false };
@@ -179,6 +182,7 @@ struct Taken {
 
 /// Takes up to `wanted` visible rows from `start` on, examining at most `room`. Rows after the last wanted one are not
 /// examined, so that the cursor stays as early as it can.
+#[inline]
 fn take_rows(chunk: &Chunk, start: usize, wanted: usize, room: usize, now: MonoTime) -> Taken {
     let end = chunk.len().min(start + room);
     let visible = chunk.visible(now, start..end);

@@ -5,8 +5,10 @@
 //! and small neighbours merged, and the height follows the number of rows.
 
 use super::chunk::{Chunk, Entry};
+use super::ranks::Ranks;
 use crate::domain::ListingId;
 use crate::sync::Arc;
+use arrayvec::ArrayVec;
 
 /// Children of an inner node: copying a node touches one reference count per child.
 const CHILDREN_MAX: usize = 24;
@@ -18,11 +20,13 @@ pub(crate) enum Tree {
     Inner(Arc<Inner>),
 }
 
+/// Its arrays are part of it, with room for one child more than it keeps: a node is one allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Inner {
+    ranks: Ranks<{ CHILDREN_MAX + 1 }>,
     /// The first id of each child at the time it was put there: at or below every id in it.
-    firsts: Vec<ListingId>,
-    children: Vec<Tree>,
+    firsts: ArrayVec<ListingId, { CHILDREN_MAX + 1 }>,
+    children: ArrayVec<Tree, { CHILDREN_MAX + 1 }>,
 }
 
 /// A row's place.
@@ -47,6 +51,7 @@ impl Tree {
     }
 
     /// The first chunk with a row after `id`, and that row's position in it.
+    #[inline]
     pub(crate) fn seek(&self, after: Option<ListingId>) -> Option<Found<'_>> {
         let mut place = self.descend(|inner| after.map_or(0, |id| inner.child_for(id)));
         place.position = after.map_or(0, |id| place.chunk.after(id));
@@ -55,6 +60,7 @@ impl Tree {
     }
 
     /// The chunk behind a place, from its first row on.
+    #[inline]
     pub(crate) fn following<'a>(&'a self, place: &Found<'a>) -> Option<Found<'a>> {
         if let [Self::Leaf(chunk), siblings @ ..] = place.siblings {
             return Some(Found { chunk, position: 0, siblings });
@@ -71,6 +77,7 @@ impl Tree {
     }
 
     /// Goes down to a leaf by the children that `choose` names.
+    #[inline]
     fn descend(&self, choose: impl Fn(&Inner) -> usize) -> Found<'_> {
         let (mut node, mut siblings) = (self, &[][..]);
         loop {
@@ -88,8 +95,7 @@ impl Tree {
     pub(crate) fn insert(&mut self, epoch: u64, entry: &Entry) {
         if let Some(right) = self.insert_below(epoch, entry) {
             let left = self.clone();
-            let firsts = vec![left.first_id(), right.first_id()];
-            *self = Self::Inner(Arc::new(Inner { firsts, children: vec![left, right] }));
+            *self = Self::Inner(Arc::new(Inner::new([left, right].into_iter())));
         }
     }
 
@@ -104,9 +110,9 @@ impl Tree {
             Self::Inner(inner) => {
                 let inner = Arc::make_mut(inner);
                 let child = inner.child_for(entry.id);
+                inner.lower_first(child, entry.id);
                 let right = inner.children[child].insert_below(epoch, entry)?;
-                inner.firsts.insert(child + 1, right.first_id());
-                inner.children.insert(child + 1, right);
+                inner.put(child + 1, right);
                 inner.split(child + 1).map(|right| Self::Inner(Arc::new(right)))
             }
         }
@@ -147,8 +153,7 @@ impl Tree {
                 let inner = Arc::make_mut(inner);
                 let child = inner.child_for(id);
                 if !inner.children[child].remove_below(epoch, id) {
-                    inner.firsts.remove(child);
-                    inner.children.remove(child);
+                    inner.take(child);
                 } else {
                     inner.merge_around(epoch, child);
                 }
@@ -166,9 +171,36 @@ impl Tree {
 }
 
 impl Inner {
+    fn new(children: impl Iterator<Item = Tree>) -> Self {
+        let children: ArrayVec<Tree, _> = children.collect();
+        let firsts: ArrayVec<ListingId, _> = children.iter().map(Tree::first_id).collect();
+        Self { ranks: Ranks::new(&firsts), firsts, children }
+    }
+
     /// The child whose range holds `id`; ids before the first child belong to it.
+    #[inline]
     fn child_for(&self, id: ListingId) -> usize {
-        self.firsts.partition_point(|first| *first <= id).saturating_sub(1)
+        self.ranks.up_to(&self.firsts, id).saturating_sub(1)
+    }
+
+    /// Keeps a child's first id at or below a row that is put in before it.
+    fn lower_first(&mut self, child: usize, id: ListingId) {
+        if id < self.firsts[child] {
+            self.firsts[child] = id;
+            self.ranks = Ranks::new(&self.firsts);
+        }
+    }
+
+    fn put(&mut self, place: usize, child: Tree) {
+        self.firsts.insert(place, child.first_id());
+        self.children.insert(place, child);
+        self.ranks = Ranks::new(&self.firsts);
+    }
+
+    fn take(&mut self, place: usize) {
+        self.firsts.remove(place);
+        self.children.remove(place);
+        self.ranks = Ranks::new(&self.firsts);
     }
 
     /// Splits an overfull node: at its end when it grew there, else in the middle.
@@ -178,8 +210,10 @@ impl Inner {
         }
         let appended = grown_at + 1 == self.children.len();
         let middle = if appended { CHILDREN_MAX } else { self.children.len() / 2 };
-        let (firsts, children) = (self.firsts.split_off(middle), self.children.split_off(middle));
-        Some(Self { firsts, children })
+        let right = Self::new(self.children.drain(middle..));
+        self.firsts.truncate(middle);
+        self.ranks = Ranks::new(&self.firsts);
+        Some(right)
     }
 
     /// Merges a small leaf with a neighbour under the same parent.
@@ -192,8 +226,7 @@ impl Inner {
             };
             if let Some(merged) = first.merged(epoch, second) {
                 self.children[left] = Tree::Leaf(merged);
-                self.children.remove(left + 1);
-                self.firsts.remove(left + 1);
+                self.take(left + 1);
                 return;
             }
         }
