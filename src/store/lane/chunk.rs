@@ -28,25 +28,31 @@ pub(crate) struct Entry {
     pub(crate) row: Box<[u8]>,
 }
 
+/// What a reader looks up for a row; together, so that it is one cache line.
+#[derive(Debug)]
+struct Row {
+    id: ListingId,
+    /// Sum of the rows' digests up to and with this one: a run's digest is one difference.
+    sum: u64,
+    /// Where it ends in the chunk's JSON, its comma included.
+    end: u32,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     /// The publication that it is first part of; see [`super::publisher`].
     pub(crate) epoch: u64,
-    ranks: Ranks<ROWS_MAX>,
-    ids: Box<[ListingId]>,
-    /// Where each row ends in `json`, its comma included.
-    ends: Box<[u32]>,
-    /// Sum of the rows' digests up to and with each: a run's digest is one difference.
-    sums: Box<[u64]>,
     /// Bit i: row i is public.
     public: u64,
-    json: Bytes,
-    deadlines: Box<[AtomicU64]>,
-    /// At or before every deadline of each group of rows.
-    group_earliest: [AtomicU64; ROWS_MAX / GROUP],
     /// At or before every deadline.
     earliest: AtomicU64,
+    rows: Box<[Row]>,
+    json: Bytes,
+    deadlines: Box<[AtomicU64]>,
+    ranks: Ranks<ROWS_MAX>,
+    /// At or before every deadline of each group of rows.
+    group_earliest: [AtomicU64; ROWS_MAX / GROUP],
 }
 
 impl Chunk {
@@ -54,30 +60,25 @@ impl Chunk {
     fn build(epoch: u64, rows: &[RowRef<'_>]) -> Arc<Self> {
         debug_assert!(rows.len() <= ROWS_MAX && rows.windows(2).all(|pair| pair[0].id < pair[1].id));
         let mut json = Vec::with_capacity(rows.iter().map(|row| row.json.len() + 1).sum());
-        let mut ends = Vec::with_capacity(rows.len());
-        let mut sums = Vec::with_capacity(rows.len());
         let (mut public, mut sum) = (0, 0_u64);
         let mut earliest = [u64::MAX; ROWS_MAX / GROUP];
+        let mut kept = Vec::with_capacity(rows.len());
         for (position, row) in rows.iter().enumerate() {
             json.extend_from_slice(row.json);
             json.push(b',');
-            ends.push(json.len() as u32);
             sum = sum.wrapping_add(row.digest);
-            sums.push(sum);
+            kept.push(Row { id: row.id, sum, end: json.len() as u32 });
             public |= u64::from(row.public) << position;
             earliest[position / GROUP] = earliest[position / GROUP].min(row.deadline);
         }
-        let ids: Box<[ListingId]> = rows.iter().map(|row| row.id).collect();
         Arc::new(Self {
             epoch,
-            ranks: Ranks::new(&ids),
-            ids,
-            ends: ends.into(),
-            sums: sums.into(),
             public,
+            earliest: AtomicU64::new(earliest.into_iter().min().unwrap_or(u64::MAX)),
+            rows: kept.into(),
             json: json.into(),
             deadlines: rows.iter().map(|row| AtomicU64::new(row.deadline)).collect(),
-            earliest: AtomicU64::new(earliest.into_iter().min().unwrap_or(u64::MAX)),
+            ranks: Ranks::new(rows.len(), |position| rows[position].id),
             group_earliest: earliest.map(AtomicU64::new),
         })
     }
@@ -88,8 +89,8 @@ impl Chunk {
 
     /// A copy with `entry` put in or replaced; two chunks when one would be too large.
     pub(crate) fn with(&self, epoch: u64, entry: &Entry) -> (Arc<Self>, Option<Arc<Self>>) {
-        let mut rows: Vec<RowRef<'_>> = self.rows().collect();
-        match self.ids.binary_search(&entry.id) {
+        let mut rows: Vec<RowRef<'_>> = self.row_refs().collect();
+        match self.rows.binary_search_by_key(&entry.id, |row| row.id) {
             Ok(position) => rows[position] = entry.as_row(),
             Err(position) => rows.insert(position, entry.as_row()),
         }
@@ -104,7 +105,7 @@ impl Chunk {
 
     /// A copy without `position`; none when it was the last row.
     pub(crate) fn without(&self, epoch: u64, position: usize) -> Option<Arc<Self>> {
-        let mut rows: Vec<RowRef<'_>> = self.rows().collect();
+        let mut rows: Vec<RowRef<'_>> = self.row_refs().collect();
         rows.remove(position);
         (!rows.is_empty()).then(|| Self::build(epoch, &rows))
     }
@@ -112,34 +113,33 @@ impl Chunk {
     /// Both chunks in one, when they fit well.
     pub(crate) fn merged(&self, epoch: u64, next: &Self) -> Option<Arc<Self>> {
         let fits = self.len().min(next.len()) < ROWS_MIN && self.len() + next.len() <= ROWS_MAX - ROWS_MIN;
-        fits.then(|| Self::build(epoch, &self.rows().chain(next.rows()).collect::<Vec<_>>()))
+        fits.then(|| Self::build(epoch, &self.row_refs().chain(next.row_refs()).collect::<Vec<_>>()))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.ids.len()
+        self.rows.len()
     }
 
     pub(crate) fn id(&self, position: usize) -> ListingId {
-        self.ids[position]
+        self.rows[position].id
     }
 
     pub(crate) fn first_id(&self) -> ListingId {
-        self.ids[0]
+        self.rows[0].id
     }
 
     pub(crate) fn find(&self, id: ListingId) -> Option<usize> {
-        self.ranks.find(&self.ids, id)
+        self.ranks.find(id, |position| self.rows[position].id)
     }
 
     /// The position of the first row after `id`.
     #[inline]
     pub(crate) fn after(&self, id: ListingId) -> usize {
-        self.ranks.up_to(&self.ids, id)
+        self.ranks.up_to(id, |position| self.rows[position].id)
     }
 
     pub(crate) fn row(&self, position: usize) -> &[u8] {
-        let start = if position == 0 { 0 } else { self.ends[position - 1] };
-        &self.json[start as usize..self.ends[position] as usize - 1]
+        self.json_of(position..position + 1)
     }
 
     pub(crate) fn deadline(&self, position: usize) -> MonoTime {
@@ -176,16 +176,24 @@ impl Chunk {
         visible
     }
 
-    fn digest_up_to(&self, position: usize) -> u64 {
-        position.checked_sub(1).map_or(0, |last| self.sums[last])
+    /// The sum of the digests of the rows before `position`.
+    fn digest_before(&self, position: usize) -> u64 {
+        position.checked_sub(1).map_or(0, |last| self.rows[last].sum)
     }
 
-    fn rows(&self) -> impl Iterator<Item = RowRef<'_>> {
+    /// The bytes of adjacent rows, without the last comma.
+    #[inline]
+    fn json_of(&self, rows: Range<usize>) -> &[u8] {
+        let start = rows.start.checked_sub(1).map_or(0, |before| self.rows[before].end);
+        &self.json[start as usize..self.rows[rows.end - 1].end as usize - 1]
+    }
+
+    fn row_refs(&self) -> impl Iterator<Item = RowRef<'_>> {
         (0..self.len()).map(|position| RowRef {
-            id: self.ids[position],
+            id: self.rows[position].id,
             public: self.public >> position & 1 == 1,
             deadline: self.deadline(position).0,
-            digest: self.digest_up_to(position + 1).wrapping_sub(self.digest_up_to(position)),
+            digest: self.digest_before(position + 1).wrapping_sub(self.digest_before(position)),
             json: self.row(position),
         })
     }
@@ -244,15 +252,14 @@ impl<'a> Segment<'a> {
     #[inline]
     pub(crate) fn for_each_run(&self, f: &mut impl FnMut(&[u8])) {
         for run in self.runs() {
-            let start = run.start.checked_sub(1).map_or(0, |before| self.chunk.ends[before]);
-            f(&self.chunk.json[start as usize..self.chunk.ends[run.end - 1] as usize - 1]);
+            f(self.chunk.json_of(run));
         }
     }
 
     /// Adds the digests of the rows.
     pub(crate) fn add_digest(&self, sum: u64) -> u64 {
         self.runs().fold(sum, |sum, run| {
-            let (start, end) = (self.chunk.digest_up_to(run.start), self.chunk.digest_up_to(run.end));
+            let (start, end) = (self.chunk.digest_before(run.start), self.chunk.digest_before(run.end));
             sum.wrapping_add(end).wrapping_sub(start)
         })
     }

@@ -39,6 +39,7 @@ impl ScopeTable {
         Self { top: Arc::new([const { None }; FANOUT]) }
     }
 
+    #[inline]
     fn bucket(&self, tag: u32) -> &[ScopeRows] {
         let (high, low) = slots(tag);
         self.top[high].as_ref().map_or(&[], |middle| &middle[low])
@@ -79,6 +80,7 @@ impl ScopeRows {
     }
 }
 
+#[inline]
 fn slots(tag: u32) -> (usize, usize) {
     (tag as usize >> 26, tag as usize >> 20 & (FANOUT - 1))
 }
@@ -167,6 +169,7 @@ impl<'a, const N: usize> Gathered<'a, N> {
         }
     }
 
+    #[inline]
     fn view(&self, commit: u64) -> PageView<'_> {
         PageView { commit, next: self.next, count: self.count, runs: Runs::Chunks(&self.segments[..self.used]) }
     }
@@ -200,6 +203,7 @@ fn take_rows(chunk: &Chunk, start: usize, wanted: usize, room: usize, now: MonoT
 }
 
 /// The bits from `start` to before `end`, at least one.
+#[inline]
 fn bits(start: usize, end: usize) -> u64 {
     (u64::MAX << start) & (u64::MAX >> (64 - end))
 }

@@ -174,33 +174,33 @@ impl Inner {
     fn new(children: impl Iterator<Item = Tree>) -> Self {
         let children: ArrayVec<Tree, _> = children.collect();
         let firsts: ArrayVec<ListingId, _> = children.iter().map(Tree::first_id).collect();
-        Self { ranks: Ranks::new(&firsts), firsts, children }
+        Self { ranks: ranks_of(&firsts), firsts, children }
     }
 
     /// The child whose range holds `id`; ids before the first child belong to it.
     #[inline]
     fn child_for(&self, id: ListingId) -> usize {
-        self.ranks.up_to(&self.firsts, id).saturating_sub(1)
+        self.ranks.up_to(id, |place| self.firsts[place]).saturating_sub(1)
     }
 
     /// Keeps a child's first id at or below a row that is put in before it.
     fn lower_first(&mut self, child: usize, id: ListingId) {
         if id < self.firsts[child] {
             self.firsts[child] = id;
-            self.ranks = Ranks::new(&self.firsts);
+            self.ranks = ranks_of(&self.firsts);
         }
     }
 
     fn put(&mut self, place: usize, child: Tree) {
         self.firsts.insert(place, child.first_id());
         self.children.insert(place, child);
-        self.ranks = Ranks::new(&self.firsts);
+        self.ranks = ranks_of(&self.firsts);
     }
 
     fn take(&mut self, place: usize) {
         self.firsts.remove(place);
         self.children.remove(place);
-        self.ranks = Ranks::new(&self.firsts);
+        self.ranks = ranks_of(&self.firsts);
     }
 
     /// Splits an overfull node: at its end when it grew there, else in the middle.
@@ -212,7 +212,7 @@ impl Inner {
         let middle = if appended { CHILDREN_MAX } else { self.children.len() / 2 };
         let right = Self::new(self.children.drain(middle..));
         self.firsts.truncate(middle);
-        self.ranks = Ranks::new(&self.firsts);
+        self.ranks = ranks_of(&self.firsts);
         Some(right)
     }
 
@@ -231,6 +231,10 @@ impl Inner {
             }
         }
     }
+}
+
+fn ranks_of<const N: usize>(ids: &[ListingId]) -> Ranks<N> {
+    Ranks::new(ids.len(), |place| ids[place])
 }
 
 #[cfg(test)]
