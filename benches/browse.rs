@@ -1,35 +1,30 @@
-//! Browsing: a page of 50 at a random cursor of a random scope, one listing in a hundred expired.
+//! Browsing: a page of 50 at a random cursor of a random scope, one listing in a hundred expired, beside a writer.
 #![allow(missing_docs)]
 
 mod support;
 
 use criterion::{Criterion, criterion_group};
 use rendezvous::clock::Clock;
-use rendezvous::domain::ListingId;
 use rendezvous::store::{BrowseQuery, PageView, Store};
 use std::hint::black_box;
-use std::thread;
-use support::{Measured, Random, SCOPES, TENANT};
+use support::report::{Bar, Better, Report};
+use support::{BenchClock, Measured, Random, SCOPES, TENANT};
 
 const LISTINGS: u64 = 25_000;
 
 /// What the queries are made of, made before the measurement.
-struct Queries {
-    protocols: Vec<String>,
-    ids: Vec<ListingId>,
-}
+struct Queries(Vec<String>);
 
 impl Queries {
     fn new() -> Self {
-        Self {
-            protocols: (0..SCOPES).map(support::protocol).collect(),
-            ids: (0..LISTINGS).map(support::listing_id).collect(),
-        }
+        Self((0..SCOPES).map(support::protocol).collect())
     }
 
+    /// A random scope, and the cursor behind a random one of its listings.
     fn with<R>(&self, random: &mut Random, browse: impl FnOnce(&BrowseQuery<'_>) -> R) -> R {
-        let protocol = &self.protocols[random.below(SCOPES) as usize];
-        let after = Some(self.ids[random.below(LISTINGS) as usize]);
+        let scope = random.below(SCOPES);
+        let n = random.below(LISTINGS / SCOPES) * SCOPES + scope;
+        let (protocol, after) = (&self.0[scope as usize], Some(support::listing_id(n)));
         browse(&BrowseQuery { tenant: TENANT, protocol, after, limit: 50 })
     }
 }
@@ -43,14 +38,16 @@ fn touch(page: &PageView<'_>) {
 }
 
 fn criterion_benches(criterion: &mut Criterion) {
+    BenchClock::read_ahead();
     let queries = Queries::new();
-    let (lock, _) = support::single_lock(LISTINGS);
-    let (lane, clock) = support::lane(LISTINGS);
     let mut group = criterion.benchmark_group("browse page of 50");
+    let (lock, _) = support::single_lock(LISTINGS);
     let mut random = Random::new(1);
     group.bench_function("single lock", |b| {
         b.iter(|| queries.with(&mut random, |query| lock.browse(query, touch)));
     });
+    drop(lock);
+    let (lane, clock) = support::lane(LISTINGS);
     let mut reader = lane.reader();
     group.bench_function("lane", |b| {
         b.iter(|| queries.with(&mut random, |query| reader.browse(query, touch)));
@@ -66,81 +63,123 @@ fn criterion_benches(criterion: &mut Criterion) {
             queries.with(&mut random, |query| reader.browse(query, |page| page.write_rows(&mut out)))
         });
     });
+    group.bench_function("reading the clock", |b| b.iter(|| clock.mono()));
     group.finish();
 }
 
-/// Readers in a closed loop on as many threads.
-fn readers(threads: u64, run: impl Fn(u64) -> Measured + Sync) -> Vec<Measured> {
-    thread::scope(|scope| {
-        let readers: Vec<_> = (0..threads)
-            .map(|n| {
-                scope.spawn({
-                    let run = &run;
-                    move || run(n)
-                })
-            })
-            .collect();
-        readers.into_iter().map(|reader| reader.join().expect("a reader")).collect()
-    })
+/// Renewals a second beside the browses, where the bar does not ask for more.
+const CALM: u64 = 1_000;
+/// Renewals a second that the bar on the slowest browses asks for.
+const BUSY: u64 = 10_000;
+/// Pages in a sample of the median: one takes about as long as reading the clock.
+const BLOCK: u64 = 16;
+
+struct Runs {
+    /// Readers alone on their thread, and two of them.
+    one: Measured,
+    two: Vec<Measured>,
+    /// Beside the busy writer, each page by itself, and the part of its rate that the writer kept.
+    busy: (Measured, f64),
+    busy_two: (Vec<Measured>, f64),
+}
+
+/// All runs of one store; `browse` measures so many pages in blocks of so many.
+fn runs(
+    pages: u64,
+    block: u64,
+    submit: support::Submit<'_>,
+    tick: &(dyn Fn() + Sync),
+    browse: impl Fn(u64, u64, u64) -> Measured + Sync,
+) -> Runs {
+    let readers = |threads, pages, block| {
+        support::on_threads(threads, |seed| {
+            BenchClock::read_ahead();
+            browse(seed + 7, pages, block)
+        })
+    };
+    let beside = |rate, threads, pages, block| {
+        support::beside_a_writer(rate, LISTINGS, submit, tick, || readers(threads, pages, block))
+    };
+    let one = beside(CALM, 1, pages, block).0[0];
+    let two = beside(CALM, 2, pages, block).0;
+    let busy = beside(BUSY, 1, pages, 1);
+    Runs { one, two, busy: (busy.0[0], busy.1), busy_two: beside(BUSY, 2, pages, 1) }
 }
 
 fn table() {
     let queries = Queries::new();
-    let (lock, _) = support::single_lock(LISTINGS);
+    let lock_runs = {
+        let (lock, _) = support::single_lock(LISTINGS);
+        runs(20_000, 1, &|command| lock.apply(command), &|| lock.tick(), |seed, pages, block| {
+            let mut random = Random::new(seed);
+            support::measure(pages, block, |_| {
+                queries.with(&mut random, |query| lock.browse(query, touch)).expect("available");
+            })
+        })
+    };
     let (lane, clock) = support::lane(LISTINGS);
-    let browse_lock = |seed: u64| {
-        let mut random = Random::new(seed + 7);
-        support::measure(20_000, 1, |_| {
-            queries.with(&mut random, |query| lock.browse(query, touch)).expect("available");
-        })
+    let lane_runs =
+        runs(3_000_000, BLOCK, &|command| lane.submit_blocking(command), &|| lane.tick(), |seed, pages, block| {
+            let (mut random, mut reader) = (Random::new(seed), lane.reader());
+            support::measure(pages, block, |_| {
+                queries.with(&mut random, |query| reader.browse(query, touch)).expect("available");
+            })
+        });
+    let by_argument = {
+        let run = || {
+            BenchClock::read_ahead();
+            let (mut random, mut reader, now) = (Random::new(7), lane.reader(), clock.mono());
+            support::measure(3_000_000, BLOCK, |_| {
+                queries.with(&mut random, |query| reader.browse_at(now, query, touch)).expect("available");
+            })
+        };
+        let submit = |command| lane.submit_blocking(command);
+        support::beside_a_writer(CALM, LISTINGS, &submit, &|| lane.tick(), || support::on_threads(1, |_| run())[0]).0
     };
-    let browse_lane = |seed: u64| {
-        let (mut random, mut reader) = (Random::new(seed + 7), lane.reader());
-        support::measure(4_000_000, 16, |_| {
-            queries.with(&mut random, |query| reader.browse(query, touch)).expect("available");
-        })
-    };
-    let now = clock.mono();
-    let browse_lane_at = |seed: u64| {
-        let (mut random, mut reader) = (Random::new(seed + 7), lane.reader());
-        support::measure(4_000_000, 16, |_| {
-            queries.with(&mut random, |query| reader.browse_at(now, query, touch)).expect("available");
-        })
-    };
-    let total = |all: &[Measured]| all.iter().map(|one| one.per_second).sum::<f64>() / 1e3;
-    let (lock_1, lane_1, at_1) = (readers(1, browse_lock), readers(1, browse_lane), readers(1, browse_lane_at));
-    let (lock_2, lane_2) = (readers(2, browse_lock), readers(2, browse_lane));
-    support::print_head(&format!(
-        "browse, page of 50 out of {LISTINGS}, {SCOPES} scopes, random cursor and scope, 1 % expired"
-    ));
-    let p50 = |all: &[Measured]| all[0].p50_ns as f64;
-    let p999 = |all: &[Measured]| all[0].p999_ns as f64;
-    support::print_row("p50, now as an argument", p50(&lock_1), p50(&at_1), "ns", false);
-    support::print_row("p50, the clock read inside", p50(&lock_1), p50(&lane_1), "ns", false);
-    support::print_row(
-        "p99.9 of blocks of 16 (lane) and of single pages (lock)",
-        p999(&lock_1),
-        p999(&lane_1),
-        "ns",
-        false,
+    report(&lock_runs, &lane_runs, by_argument);
+}
+
+fn report(lock: &Runs, lane: &Runs, by_argument: Measured) {
+    let mut report = Report::new(
+        "browse",
+        format!(
+            "a page of 50 out of {LISTINGS} in {SCOPES} scopes, random scope and cursor, 1 % expired, beside a writer"
+        ),
     );
-    support::print_row("one reader", total(&lock_1), total(&lane_1), "k/s", true);
-    support::print_row("two readers", total(&lock_2), total(&lane_2), "k/s", true);
-    println!(
-        "two readers / one: single lock {:.2}, lane {:.2}",
-        total(&lock_2) / total(&lock_1),
-        total(&lane_2) / total(&lane_1)
-    );
+    let ns = ("ns", Better::Lower);
+    let p50 = |runs: &Runs| runs.one.p50_ns as f64;
+    report.compare("P1", "p50, now as an argument", (p50(lock), by_argument.p50_ns as f64), ns, Bar::AtLeast(600.0));
+    report.compare("P1", "p50, the clock read inside", (p50(lock), p50(lane)), ns, Bar::AtLeast(300.0));
+    let busy = |runs: &Runs| runs.busy.0.p999_ns as f64;
+    report.compare("P1", "p99.9 beside 10,000 renewals/s", (busy(lock), busy(lane)), ns, Bar::AtLeast(150.0));
+    report.figure("P1", "the same, lane", busy(lane), "ns", Bar::AtMost(500.0));
+    let busy_two = |runs: &Runs| runs.busy_two.0.iter().map(|one| one.p999_ns).max().unwrap_or(0) as f64;
+    report.figure("P1", "the same with two readers, lane", busy_two(lane), "ns", Bar::AtMost(1_000.0));
+    report.compare("P1", "the same with two readers", (busy_two(lock), busy_two(lane)), ns, Bar::None);
+    let kept = (lock.busy.1 * 100.0, lane.busy.1 * 100.0);
+    report.compare("P1", "the writer kept of its rate", kept, ("%", Better::Higher), Bar::None);
+    report.figure("P1", "the same, lane", kept.1, "%", Bar::AtLeast(99.0));
+    let kept_two = (lock.busy_two.1 * 100.0, lane.busy_two.1 * 100.0);
+    report.compare("P1", "the same with two readers", kept_two, ("%", Better::Higher), Bar::None);
+    let rate = ("k/s", Better::Higher);
+    let total = |runs: &Runs| runs.two.iter().map(|one| one.per_second).sum::<f64>() / 1e3;
+    report.compare("", "one reader", (lock.one.per_second / 1e3, lane.one.per_second / 1e3), rate, Bar::None);
+    report.compare("", "two readers", (total(lock), total(lane)), rate, Bar::None);
+    let scaling = |runs: &Runs| total(runs) * 1e3 / runs.one.per_second;
+    report.compare("P2", "two readers over one", (scaling(lock), scaling(lane)), ("x", Better::Higher), Bar::None);
+    report.figure("P2", "the same, lane", scaling(lane), "x", Bar::AtLeast(1.8));
+    report.finish();
 }
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().sample_size(20).warm_up_time(std::time::Duration::from_millis(500))
-        .measurement_time(std::time::Duration::from_secs(2));
+    config = support::criterion();
     targets = criterion_benches
 }
 
 fn main() {
     benches();
-    table();
+    if !support::is_profiling() {
+        table();
+    }
 }

@@ -7,14 +7,15 @@ use criterion::{Criterion, criterion_group};
 use rendezvous::clock::Clock;
 use rendezvous::domain::{Command, Failure, Reply};
 use rendezvous::store::single_lock::SingleLock;
+use rendezvous::store::{BrowseQuery, Store};
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use support::{BenchClock, Measured, Random};
+use support::report::{Bar, Better, Report};
+use support::{BenchClock, Measured, Random, Submit, TENANT};
 
 const LISTINGS: u64 = 25_000;
-/// Listings that no producer renews, because they have expired.
-const EXPIRED_EVERY: u64 = 100;
 
 /// A producer's own listings, and the versions and sequences that it has got so far.
 struct Producer {
@@ -24,7 +25,7 @@ struct Producer {
 
 impl Producer {
     fn new(producer: u64, producers: u64) -> Self {
-        let mine = (0..LISTINGS).filter(|n| n % producers == producer && !n.is_multiple_of(EXPIRED_EVERY));
+        let mine = (0..LISTINGS).filter(|n| n % producers == producer);
         Self { listings: mine.map(|n| (n, 1, 1)).collect(), random: Random::new(producer + 3) }
     }
 
@@ -42,19 +43,37 @@ impl Producer {
     }
 }
 
-type Submit<'a> = &'a (dyn Fn(Command) -> Result<Reply, Failure> + Sync);
+/// So many producers in a closed loop, with so many commands in all, measured in blocks of so many.
+fn produce(producers: u64, (commands, block): (u64, u64), clock: &BenchClock, submit: Submit<'_>) -> Vec<Measured> {
+    support::on_threads(producers, |n| {
+        let mut producer = Producer::new(n, producers);
+        support::measure(commands / producers, block, |_| {
+            let command = producer.next(clock);
+            black_box(submit(command)).expect("an accepted transition");
+        })
+    })
+}
 
-fn produce(producers: u64, clock: &BenchClock, submit: Submit<'_>) -> Vec<Measured> {
+/// Runs `work` while two readers browse without a pause.
+fn beside_two_readers<S: Store, R>(store: &S, work: impl FnOnce() -> R) -> R {
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let run = |n| {
-            let mut producer = Producer::new(n, producers);
-            support::measure(400_000 / producers, 1, |_| {
-                let command = producer.next(clock);
-                black_box(submit(command)).expect("an accepted transition");
-            })
-        };
-        let threads: Vec<_> = (0..producers).map(|n| scope.spawn(move || run(n))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a producer")).collect()
+        for seed in 0..2 {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut random = Random::new(seed + 1);
+                while !is_over.load(Ordering::Relaxed) {
+                    let protocol = &support::protocol(random.below(support::SCOPES));
+                    let after = Some(support::listing_id(random.below(LISTINGS)));
+                    let query = BrowseQuery { tenant: TENANT, protocol, after, limit: 50 };
+                    let rows = store.browse(&query, |page| page.count).expect("available");
+                    black_box(rows);
+                }
+            });
+        }
+        let result = work();
+        is_over.store(true, Ordering::Relaxed);
+        result
     })
 }
 
@@ -93,47 +112,91 @@ impl Dedicated {
     }
 }
 
-fn dedicated_thread_table() {
-    println!("\na dedicated thread around the same machine, for comparison (docs/decisions/0001)");
-    for producers in [1, 2, 8] {
-        let (lock, clock) = support::single_lock(LISTINGS);
-        let dedicated = Dedicated::start(lock);
-        let measured = produce(producers, &clock, &|command| dedicated.submit(command));
-        let total: f64 = measured.iter().map(|one| one.per_second).sum();
-        let p50 = measured.iter().map(|one| one.p50_ns).max().unwrap_or(0);
-        println!("{producers} producers: {:.1} k/s, p50 {p50} ns", total / 1e3);
-    }
+/// Commands of a run, and how many are timed together.
+const MANY: (u64, u64) = (800_000, 1);
+/// Where the rate is wanted, and not each command's time.
+const IN_BLOCKS: (u64, u64) = (1_600_000, 64);
+/// Where one side is slow.
+const FEW: (u64, u64) = (40_000, 1);
+
+fn total(all: &[Measured]) -> f64 {
+    all.iter().map(|one| one.per_second).sum::<f64>() / 1e3
+}
+
+fn worst(all: &[Measured], of: fn(&Measured) -> u64) -> f64 {
+    all.iter().map(of).max().unwrap_or(0) as f64
 }
 
 fn table() {
-    support::print_head(&format!(
-        "renewals and presence with reply, {LISTINGS} listings, each second command a renewal"
-    ));
+    let title = format!("renewals and presence with reply, {LISTINGS} listings, each second command a renewal");
+    let mut report = Report::new("transitions", title);
+    let (ns, rate) = (("ns", Better::Lower), ("k/s", Better::Higher));
     for producers in [1, 2, 4, 8] {
         let (lock, clock) = support::single_lock(LISTINGS);
-        let by_lock = produce(producers, &clock, &|command| lock.apply(command));
+        let by_lock = produce(producers, MANY, &clock, &|command| lock.apply(command));
         let (lane, clock) = support::lane(LISTINGS);
-        let by_lane = produce(producers, &clock, &|command| lane.submit_blocking(command));
-        let total = |all: &[Measured]| all.iter().map(|one| one.per_second).sum::<f64>() / 1e3;
-        let worst = |all: &[Measured], of: fn(&Measured) -> u64| all.iter().map(of).max().unwrap_or(0) as f64;
-        let name = format!("{producers} producers");
-        support::print_row(&format!("{name}: throughput"), total(&by_lock), total(&by_lane), "k/s", true);
-        let (lock, lane) = (worst(&by_lock, |one| one.p50_ns), worst(&by_lane, |one| one.p50_ns));
-        support::print_row(&format!("{name}: p50"), lock, lane, "ns", false);
-        let (lock, lane) = (worst(&by_lock, |one| one.p999_ns), worst(&by_lane, |one| one.p999_ns));
-        support::print_row(&format!("{name}: p99.9"), lock, lane, "ns", false);
+        let by_lane = produce(producers, MANY, &clock, &|command| lane.submit_blocking(command));
+        let at = |of| (worst(&by_lock, of), worst(&by_lane, of));
+        let is_one = producers == 1;
+        let p50_bar = if is_one { Bar::AtLeast(1.0 / 1.5) } else { Bar::None };
+        let p999_bar = if is_one { Bar::None } else { Bar::AtLeast(1.0) };
+        let rate_bar = if is_one { Bar::None } else { Bar::AtLeast(0.8) };
+        report.compare("P3", format!("{producers} producers: p50"), at(|one| one.p50_ns), ns, p50_bar);
+        report.compare("P3", format!("{producers} producers: p99.9"), at(|one| one.p999_ns), ns, p999_bar);
+        let totals = (total(&by_lock), total(&by_lane));
+        report.compare("P3", format!("{producers} producers: throughput"), totals, rate, rate_bar);
+    }
+    one_core(&mut report);
+    beside_readers(&mut report);
+    dedicated_thread(&mut report);
+    report.finish();
+}
+
+/// The rate of one producer, without reading the clock around each command.
+fn one_core(report: &mut Report) {
+    let (lock, clock) = support::single_lock(LISTINGS);
+    let by_lock = produce(1, IN_BLOCKS, &clock, &|command| lock.apply(command));
+    let (lane, clock) = support::lane(LISTINGS);
+    let by_lane = produce(1, IN_BLOCKS, &clock, &|command| lane.submit_blocking(command));
+    let rate = ("k/s", Better::Higher);
+    report.compare("P3", "one core, in blocks", (total(&by_lock), total(&by_lane)), rate, Bar::None);
+    report.figure("P3", "the same, lane", total(&by_lane), "k/s", Bar::AtLeast(2_000.0));
+}
+
+fn beside_readers(report: &mut Report) {
+    let (lock, clock) = support::single_lock(LISTINGS);
+    let by_lock = beside_two_readers(&lock, || produce(1, FEW, &clock, &|command| lock.apply(command)));
+    let (lane, clock) = support::lane(LISTINGS);
+    let by_lane = beside_two_readers(&lane, || produce(1, FEW, &clock, &|command| lane.submit_blocking(command)));
+    let rate = ("k/s", Better::Higher);
+    let totals = (total(&by_lock), total(&by_lane));
+    report.compare("P3", "one producer beside two readers: throughput", totals, rate, Bar::AtLeast(5.0));
+    let slowest = (worst(&by_lock, |one| one.p999_ns), worst(&by_lane, |one| one.p999_ns));
+    report.compare("", "one producer beside two readers: p99.9", slowest, ("ns", Better::Lower), Bar::None);
+}
+
+fn dedicated_thread(report: &mut Report) {
+    for producers in [1, 2, 8] {
+        let (lane, clock) = support::lane(LISTINGS);
+        let by_lane = produce(producers, FEW, &clock, &|command| lane.submit_blocking(command));
+        let (lock, clock) = support::single_lock(LISTINGS);
+        let dedicated = Dedicated::start(lock);
+        let by_thread = produce(producers, FEW, &clock, &|command| dedicated.submit(command));
+        let totals = (total(&by_thread), total(&by_lane));
+        let what = format!("{producers} producers: throughput (left: a dedicated thread)");
+        report.compare("", what, totals, ("k/s", Better::Higher), Bar::None);
     }
 }
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().sample_size(20).warm_up_time(std::time::Duration::from_millis(500))
-        .measurement_time(std::time::Duration::from_secs(2));
+    config = support::criterion();
     targets = criterion_benches
 }
 
 fn main() {
     benches();
-    table();
-    dedicated_thread_table();
+    if !support::is_profiling() {
+        table();
+    }
 }

@@ -1,50 +1,63 @@
-//! The same workload for both stores, and a table with the ratio at the end.
+//! The same workload for both stores, and a table with ratio and bar at the end.
 #![allow(dead_code, missing_docs, unreachable_pub)]
+
+pub mod report;
 
 use rendezvous::clock::{Clock, SystemClock};
 use rendezvous::domain::details::DetailsInput;
 use rendezvous::domain::{
-    AttributeValue, Candidates, Command, Details, Endpoint, Failure, Fingerprint, Idempotency, IdempotencyKey,
+    AttributeValue, Candidates, Command, Delete, Details, Endpoint, Failure, Fingerprint, Idempotency, IdempotencyKey,
     LeaseProof, Limits, ListingId, MonoTime, Presence, Principal, PrincipalKey, Register, Renew, Reply, Scope,
     TenantId, Ttl, TtlBounds, Visibility, WallTime,
 };
 use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::single_lock::SingleLock;
 use rendezvous::store::{NoObserver, Store};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub const TENANT: TenantId = TenantId(0);
 /// Scopes over which the listings are spread.
 pub const SCOPES: u64 = 50;
-/// One listing in a hundred is past its deadline when the measurement begins.
-const EXPIRED_EVERY: u64 = 100;
+/// One listing in a hundred has ended for those who read ahead.
+pub const EXPIRED_EVERY: u64 = 100;
+const SHORT_TTL_MS: u64 = 1_000_000;
+const LONG_TTL_MS: u64 = 3_600_000;
 
-/// The system's clock, moved on by what a fixture needs to let some leases end.
-#[derive(Clone)]
-pub struct BenchClock {
-    system: SystemClock,
-    ahead_ns: Arc<AtomicU64>,
+thread_local! {
+    static AHEAD_NS: Cell<u64> = const { Cell::new(0) };
 }
+
+/// The system's clock, ahead on threads that say so.
+#[derive(Clone)]
+pub struct BenchClock(SystemClock);
 
 impl BenchClock {
     pub fn new() -> Self {
-        Self { system: SystemClock::new(), ahead_ns: Arc::new(AtomicU64::new(0)) }
+        Self(SystemClock::new())
     }
 
-    pub fn advance_ms(&self, ms: u64) {
-        self.ahead_ns.fetch_add(ms * 1_000_000, Ordering::Relaxed);
+    /// From now on this thread reads the clock so far ahead that one lease in a hundred has ended for it. The writer
+    /// does not, so its cleanup never takes these rows out: the worst case for readers, kept up for a whole run.
+    pub fn read_ahead() {
+        AHEAD_NS.set((SHORT_TTL_MS + 1_000_000) * 1_000_000);
     }
 }
 
 impl Clock for BenchClock {
     fn mono(&self) -> MonoTime {
-        MonoTime(self.system.mono().0 + self.ahead_ns.load(Ordering::Relaxed))
+        MonoTime(self.0.mono().0 + AHEAD_NS.get())
     }
 
     fn wall(&self) -> WallTime {
-        self.system.wall()
+        self.0.wall()
     }
 }
 
@@ -69,7 +82,10 @@ pub fn protocol(scope: u64) -> String {
 }
 
 pub fn listing_id(n: u64) -> ListingId {
-    ListingId::compose(1_700_000_000_000 + n, n, Scope::tag(TENANT, &protocol(n % SCOPES)))
+    /// Made once, so that making an id costs next to nothing.
+    static TAGS: LazyLock<Vec<u32>> =
+        LazyLock::new(|| (0..SCOPES).map(|scope| Scope::tag(TENANT, &protocol(scope))).collect());
+    ListingId::compose(1_700_000_000_000 + n, n, TAGS[(n % SCOPES) as usize])
 }
 
 pub fn ttl(ms: u64) -> Ttl {
@@ -95,8 +111,9 @@ pub fn details(n: u64) -> Details {
     .expect("valid details")
 }
 
+/// Registers listing `n`, the same each time.
 pub fn register(n: u64) -> Command {
-    let ttl_ms = if n.is_multiple_of(EXPIRED_EVERY) { 10_000 } else { 3_600_000 };
+    let ttl_ms = if n.is_multiple_of(EXPIRED_EVERY) { SHORT_TTL_MS } else { LONG_TTL_MS };
     Command::Register(Box::new(Register {
         id: listing_id(n),
         owner: owner(n),
@@ -135,16 +152,29 @@ pub fn presence(n: u64, sequence: u64, now: MonoTime) -> Command {
     })
 }
 
+fn proof(n: u64) -> LeaseProof {
+    LeaseProof { listing: listing_id(n), caller: owner(n), lease: Fingerprint(spread(n)) }
+}
+
 pub fn renew(n: u64, version: u64) -> Command {
-    let proof = LeaseProof { listing: listing_id(n), caller: owner(n), lease: Fingerprint(spread(n)) };
-    Command::Renew(Renew { proof, version, ttl: None, details: None, visibility: None })
+    Command::Renew(Renew { proof: proof(n), version, ttl: None, details: None, visibility: None })
+}
+
+/// A renewal that changes what browsers see.
+pub fn rename(n: u64, version: u64, name: u64) -> Command {
+    let details = Some(Box::new(details(name)));
+    Command::Renew(Renew { proof: proof(n), version, ttl: None, details, visibility: None })
+}
+
+pub fn delete(n: u64) -> Command {
+    Command::Delete(Delete { proof: proof(n) })
 }
 
 pub fn lane(listings: u64) -> (Lane<BenchClock>, BenchClock) {
     let clock = BenchClock::new();
     let store = Lane::new(limits(listings as u32), LaneSettings::default(), clock.clone(), Arc::new(NoObserver));
     let store = store.expect("valid limits");
-    fill(&clock, listings, |command| store.submit_blocking(command));
+    fill(&clock, listings, &|command| store.submit_blocking(command));
     store.tick();
     (store, clock)
 }
@@ -152,17 +182,68 @@ pub fn lane(listings: u64) -> (Lane<BenchClock>, BenchClock) {
 pub fn single_lock(listings: u64) -> (SingleLock<BenchClock>, BenchClock) {
     let clock = BenchClock::new();
     let store = SingleLock::new(limits(listings as u32), clock.clone(), Arc::new(NoObserver)).expect("valid limits");
-    fill(&clock, listings, |command| store.apply(command));
+    fill(&clock, listings, &|command| store.apply(command));
     store.tick();
     (store, clock)
 }
 
-fn fill(clock: &BenchClock, listings: u64, submit: impl Fn(Command) -> Result<Reply, Failure>) {
+fn fill(clock: &BenchClock, listings: u64, submit: Submit<'_>) {
     for n in 0..listings {
         submit(register(n)).expect("room for the listing");
         submit(presence(n, 1, clock.mono())).expect("a live listing");
     }
-    clock.advance_ms(11_000);
+}
+
+/// How a bench submits to either store.
+pub type Submit<'a> = &'a (dyn Fn(Command) -> Result<Reply, Failure> + Sync);
+
+/// A writer with a fixed rate beside the measurement: renewals, each tenth of which changes what browsers see, and the
+/// tick that the server makes. It works off what is due once a millisecond. Returns what `measured` returns, and which
+/// part of its rate the writer kept.
+pub fn beside_a_writer<R>(
+    per_second: u64,
+    listings: u64,
+    submit: Submit<'_>,
+    tick: &(dyn Fn() + Sync),
+    measured: impl FnOnce() -> R,
+) -> (R, f64) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut random = Random::new(99);
+            let mut versions = vec![1_u64; listings as usize];
+            let (start, mut sent, mut ticked) = (Instant::now(), 0_u64, Instant::now());
+            while !is_over.load(Ordering::Relaxed) {
+                let due = (start.elapsed().as_secs_f64() * per_second as f64) as u64;
+                for _ in sent..due {
+                    let n = random.below(listings);
+                    let version = &mut versions[n as usize];
+                    let command = if random.below(10) == 0 { rename(n, *version, sent) } else { renew(n, *version) };
+                    submit(command).expect("an accepted renewal");
+                    *version += 1;
+                    sent += 1;
+                }
+                if ticked.elapsed() >= Duration::from_millis(20) {
+                    tick();
+                    ticked = Instant::now();
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            sent as f64 / (start.elapsed().as_secs_f64() * per_second as f64)
+        });
+        let result = measured();
+        is_over.store(true, Ordering::Relaxed);
+        (result, writer.join().expect("the writer"))
+    })
+}
+
+/// The same measurement on several threads at once.
+pub fn on_threads<R: Send>(threads: u64, run: impl Fn(u64) -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = (0..threads).map(|n| scope.spawn(move || run(n))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a measuring thread")).collect()
+    })
 }
 
 /// A small fast generator: the workload is the same for both stores.
@@ -207,13 +288,15 @@ pub fn measure(iterations: u64, block: u64, mut work: impl FnMut(u64)) -> Measur
     Measured { p50_ns: at(0.5), p999_ns: at(0.999), per_second }
 }
 
-/// One row of the table: the baseline, the variant, and how many times better the variant is.
-pub fn print_row(what: &str, lock: f64, lane: f64, unit: &str, higher_is_better: bool) {
-    let ratio = if higher_is_better { lane / lock } else { lock / lane };
-    println!("| {what:<58} | {lock:>12.1} | {lane:>12.1} | {unit:<4} | {ratio:>8.2} x |");
+/// Criterion's settings for all benches.
+pub fn criterion() -> criterion::Criterion {
+    criterion::Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
 }
 
-pub fn print_head(title: &str) {
-    println!("\n{title}\n| {:<58} | {:>12} | {:>12} | unit | {:>10} |", "what", "single lock", "lane", "lane wins");
-    println!("|{:-<60}|{:->14}|{:->14}|------|{:->12}|", "", "", "", "");
+/// Whether only a profile of one function is wanted, so that no table is to be made.
+pub fn is_profiling() -> bool {
+    std::env::args().any(|argument| argument == "--profile-time")
 }

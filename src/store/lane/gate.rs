@@ -21,6 +21,13 @@ const BUSY: u32 = 1;
 const BUSY_WITH_WORK: u32 = 2;
 const WORK_AND_NOBODY: u32 = 3;
 
+/// Looks at a busy lane before a caller queues: one to a few microseconds, longer than most transitions take, and less
+/// than queueing and being woken costs. Models queue at once.
+#[cfg(not(loom))]
+const PATIENCE: u32 = 48;
+#[cfg(loom)]
+const PATIENCE: u32 = 0;
+
 pub(crate) struct Gate(AtomicU32);
 
 impl Gate {
@@ -32,6 +39,21 @@ impl Gate {
     pub(crate) fn enter(&self) -> bool {
         // Acquire: what the last holder wrote is seen. See the module's cases.
         self.0.compare_exchange(IDLE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() || self.take_over()
+    }
+
+    /// Takes the lane if it becomes free within a caller's patience.
+    pub(crate) fn enter_soon(&self) -> bool {
+        if self.enter() {
+            return true;
+        }
+        for _ in 0..PATIENCE {
+            std::hint::spin_loop();
+            // Only looked at, so that the holder keeps the word's cache line; `enter` orders.
+            if !matches!(self.0.load(Ordering::Relaxed), BUSY | BUSY_WITH_WORK) && self.enter() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Takes a lane that was handed over; the holder's `leave` fails until it has looked at the queues.

@@ -1,7 +1,8 @@
 //! The writer lane: one writer at a time behind two bounded queues, readers on a published snapshot.
 //!
-//! There is no writer thread. Whoever finds the lane idle writes at once; whoever finds it busy queues a ticket, and
-//! the holder serves the queues before it leaves (flat combining). See `docs/decisions/` for the measurement.
+//! There is no writer thread. Whoever finds the lane idle writes at once; whoever finds it busy looks again for a moment
+//! and then queues a ticket, and the holder serves the queues before it leaves (flat combining). See `docs/decisions/`
+//! for the measurement.
 //! A caller has at most one command under way, so nothing is reordered per caller.
 
 mod chunk;
@@ -24,7 +25,7 @@ pub(crate) use chunk::Segment;
 use gate::Gate;
 use snapshot::Root;
 pub use submit::Submit;
-use ticket::Ticket;
+use ticket::{Ticket, Tickets};
 use writer::Writer;
 
 /// The lane's own ceilings.
@@ -52,6 +53,7 @@ pub struct Lane<C: Clock> {
     writer: Mutex<Writer>,
     creations: BoundedQueue<Arc<Ticket>>,
     keep_alives: BoundedQueue<Arc<Ticket>>,
+    tickets: Tickets,
     observer: Arc<dyn Observer>,
     cell: Swap<Root>,
     /// For per-thread caches: which lane a cached root belongs to.
@@ -85,6 +87,7 @@ impl<C: Clock> Lane<C> {
             writer: Mutex::new(writer),
             creations: BoundedQueue::new(settings.queue_creations.max(1)),
             keep_alives: BoundedQueue::new(settings.queue_keep_alives.max(1)),
+            tickets: Tickets::new(),
             observer,
             cell,
             identity: next_identity(),

@@ -1,6 +1,6 @@
 //! Submitting a command: at once where the lane is idle, by ticket where it is busy.
 
-use super::ticket::Ticket;
+use super::ticket::{Answer, Ticket};
 use super::{Lane, Store};
 use crate::clock::Clock;
 use crate::domain::{Certainty, Command, Failure, Reply};
@@ -14,38 +14,40 @@ pub struct Submit<'a, C: Clock> {
     state: State,
 }
 
+// The command lies in the future itself: boxing it would allocate once per command.
+#[allow(clippy::large_enum_variant)]
 enum State {
     /// Not polled yet.
-    New(Box<Command>),
+    New(Command),
     Queued(Arc<Ticket>),
     Over,
 }
 
 impl<'a, C: Clock> Submit<'a, C> {
     pub(super) fn new(lane: &'a Lane<C>, command: Command) -> Self {
-        Self { lane, state: State::New(Box::new(command)) }
+        Self { lane, state: State::New(command) }
     }
 
-    fn begin(&mut self, command: Command, context: &Context<'_>) -> Poll<Result<Reply, Failure>> {
+    /// Queues a command for which the lane was too busy.
+    fn queue(&mut self, command: Command, context: &Context<'_>) -> Poll<Answer> {
         let lane = self.lane;
-        if lane.is_dead() {
-            return Poll::Ready(Err(Failure::Unavailable(Certainty::NotApplied)));
-        }
-        if lane.gate.enter() {
-            let answer = lane.serve(Some(command));
-            return Poll::Ready(answer.unwrap_or(Err(Failure::Cancelled)));
-        }
         let class = command.class();
-        let ticket = Arc::new(Ticket::new(command, context.waker().clone()));
+        let ticket = lane.tickets.take(command, context.waker());
         if lane.queue(class).push(ticket.clone()).is_err() {
             return Poll::Ready(Err(Failure::Overloaded));
         }
         if lane.gate.poke() {
             lane.serve(None);
         }
+        self.look_at(ticket, context)
+    }
+
+    /// The ticket's answer, or the ticket kept.
+    fn look_at(&mut self, ticket: Arc<Ticket>, context: &Context<'_>) -> Poll<Answer> {
         let answer = ticket.poll(context);
-        if answer.is_pending() {
-            self.state = State::Queued(ticket);
+        match answer {
+            Poll::Ready(_) => self.lane.tickets.give_back(ticket),
+            Poll::Pending => self.state = State::Queued(ticket),
         }
         answer
     }
@@ -56,18 +58,21 @@ impl<C: Clock> Future for Submit<'_, C> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::New(command) => self.begin(*command, context),
+            State::New(command) => match self.lane.at_once(command) {
+                Ok(answer) => Poll::Ready(answer),
+                Err(command) => self.queue(command, context),
+            },
             State::Queued(ticket) => {
-                let mut answer = ticket.poll(context);
+                let answer = self.look_at(ticket, context);
                 // Woken without an answer: a holder may have left the lane to whoever waits.
-                if answer.is_pending() && self.lane.gate.take_over() {
-                    self.lane.serve(None);
-                    answer = ticket.poll(context);
+                if answer.is_ready() || !self.lane.gate.take_over() {
+                    return answer;
                 }
-                if answer.is_pending() {
-                    self.state = State::Queued(ticket);
+                self.lane.serve(None);
+                match std::mem::replace(&mut self.state, State::Over) {
+                    State::Queued(ticket) => self.look_at(ticket, context),
+                    State::New(_) | State::Over => answer,
                 }
-                answer
             }
             State::Over => Poll::Ready(Err(Failure::Cancelled)),
         }
@@ -89,6 +94,22 @@ impl<C: Clock> Drop for Submit<'_, C> {
 impl<C: Clock> Lane<C> {
     /// Submits from a thread that may block.
     pub fn submit_blocking(&self, command: Command) -> Result<Reply, Failure> {
-        crate::sync::block_on(self.submit(command))
+        match self.at_once(command) {
+            Ok(answer) => answer,
+            Err(command) => crate::sync::block_on(self.submit(command)),
+        }
+    }
+
+    /// Does the command on this thread, where the lane is free now or very soon; gives it back where it is not.
+    // What comes back is queued: by value it is moved once, boxed it would be allocated.
+    #[allow(clippy::result_large_err)]
+    fn at_once(&self, command: Command) -> Result<Answer, Command> {
+        if self.is_dead() {
+            return Ok(Err(Failure::Unavailable(Certainty::NotApplied)));
+        }
+        if !self.gate.enter_soon() {
+            return Err(command);
+        }
+        Ok(self.serve(Some(command)).unwrap_or(Err(Failure::Cancelled)))
     }
 }

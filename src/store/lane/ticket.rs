@@ -1,16 +1,16 @@
-//! A ticket: one queued command, its caller's waker, and its answer.
+//! A ticket: one queued command, its caller's waker, and its answer; and the tickets kept for the next commands.
 
 use crate::domain::{Command, Failure, Reply};
-use crate::sync::Mutex;
+use crate::sync::{Arc, BoundedQueue, Mutex};
 use std::task::{Context, Poll, Waker};
 
 pub(crate) type Answer = Result<Reply, Failure>;
 
-// An answer lies in the ticket itself: boxing it would allocate once more per contended command.
+// Command and answer lie in the ticket itself, which is used again: nothing is allocated per contended command.
 #[allow(clippy::large_enum_variant)]
 enum State {
     /// Queued: the command, and whom to wake.
-    Waiting(Box<Command>, Waker),
+    Waiting(Command, Waker),
     /// The transition has started; it completes whatever happens to the caller (K1).
     Started(Waker),
     Answered(Answer),
@@ -23,7 +23,7 @@ pub(crate) struct Ticket(Mutex<State>);
 
 impl Ticket {
     pub(crate) fn new(command: Command, waker: Waker) -> Self {
-        Self(Mutex::new(State::Waiting(Box::new(command), waker)))
+        Self(Mutex::new(State::Waiting(command, waker)))
     }
 
     /// The second point at which a cancellation is seen: the command, unless the caller went away.
@@ -32,7 +32,7 @@ impl Ticket {
         match std::mem::replace(&mut *state, State::Over) {
             State::Waiting(command, waker) => {
                 *state = State::Started(waker);
-                Some(*command)
+                Some(command)
             }
             other @ (State::Started(_) | State::Answered(_) | State::Over) => {
                 *state = other;
@@ -86,5 +86,35 @@ impl Ticket {
         if matches!(*state, State::Waiting(..)) {
             *state = State::Over;
         }
+    }
+}
+
+/// Tickets kept for the next commands: as many as a batch serves. More callers at once allocate.
+const KEPT: usize = 64;
+
+/// Tickets that nobody uses, or soon nobody will.
+pub(crate) struct Tickets(BoundedQueue<Arc<Ticket>>);
+
+impl Tickets {
+    pub(crate) fn new() -> Self {
+        Self(BoundedQueue::new(KEPT))
+    }
+
+    /// A ticket for `command`.
+    pub(crate) fn take(&self, command: Command, waker: &Waker) -> Arc<Ticket> {
+        let fresh = Ticket::new(command, waker.clone());
+        let Some(mut kept) = self.0.pop() else { return Arc::new(fresh) };
+        // The holder that answered it may still have its hand on it; then it is let go of.
+        match Arc::get_mut(&mut kept) {
+            Some(ticket) => *ticket = fresh,
+            None => kept = Arc::new(fresh),
+        }
+        kept
+    }
+
+    /// Keeps an answered ticket, if there is room.
+    pub(crate) fn give_back(&self, ticket: Arc<Ticket>) {
+        // Full: then it is freed.
+        drop(self.0.push(ticket));
     }
 }

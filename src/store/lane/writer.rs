@@ -34,6 +34,8 @@ pub(crate) struct Writer {
     last: At,
     changes: Vec<Change>,
     events: Vec<Event>,
+    /// The answers of the batch that is being served; kept for its memory.
+    answers: Vec<(Arc<Ticket>, Answer)>,
     /// A ticket that has no place in its queue any more and is served next.
     displaced: Option<Arc<Ticket>>,
     /// Whether something in this batch must be published before it is acknowledged.
@@ -48,6 +50,7 @@ impl Writer {
             last: At::default(),
             changes: Vec::new(),
             events: Vec::new(),
+            answers: Vec::with_capacity(BATCH),
             displaced: None,
             must_publish: false,
         }
@@ -161,7 +164,7 @@ impl<C: Clock> Lane<C> {
 
     /// One batch: stamp and apply each command, publish once if need be, then tell and acknowledge.
     fn batch(&self, writer: &mut Writer, own: Option<Command>) -> Answer {
-        let mut answers: Vec<(Arc<Ticket>, Answer)> = Vec::new();
+        let mut answers = std::mem::take(&mut writer.answers);
         let mut own_answer = Err(Failure::Cancelled);
         if let Some(command) = own {
             own_answer = self.guarded(writer, command);
@@ -180,7 +183,8 @@ impl<C: Clock> Lane<C> {
             answers.iter_mut().for_each(|(_, answer)| *answer = Err(unknown(answer)));
             own_answer = Err(unknown(&own_answer));
         }
-        answers.into_iter().for_each(|(ticket, answer)| ticket.answer(answer));
+        answers.drain(..).for_each(|(ticket, answer)| ticket.answer(answer));
+        writer.answers = answers;
         own_answer
     }
 
