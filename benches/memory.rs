@@ -201,6 +201,7 @@ fn main() {
     }
     json.push_str("\n]\n");
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench-results");
-    std::fs::create_dir_all(folder).and_then(|()| std::fs::write(format!("{folder}/memory.json"), json))
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(format!("{folder}/memory.json"), json))
         .expect("the results' folder can be written");
 }
