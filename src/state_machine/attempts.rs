@@ -1,7 +1,7 @@
 //! Join attempts: creation, the host's answer, early ends, and reports (sections H and D3).
 
-use super::due::NOWHERE;
-use super::record::{Attempt, AttemptMemory, Gate, Remembered, Resource, Tombstone, Whereabouts};
+use super::record::{Attempt, CompactSource, Ended, Gate, Place, Tombstone};
+use super::state::{joiner, joining_guest, tenant};
 use super::{ListingObject, Machine};
 use crate::domain::{
     At, AttemptCreated, AttemptId, CloseAttempt, CreateAttempt, EndReason, Event, Family, GateAnswer, GateAuthority,
@@ -12,8 +12,8 @@ impl<O: ListingObject> Machine<O> {
     pub(crate) fn create_attempt(&mut self, at: At, command: CreateAttempt) -> Result<Outcome, Rejection> {
         let now = at.mono;
         self.refuse_if_revoked(command.joiner, now)?;
-        if let Some(slot) = self.recall(&command.idempotency, now)? {
-            return self.attempted_before(slot, now);
+        if let Some(place) = self.recall(&command.idempotency, now)? {
+            return self.attempted_before(place, now);
         }
         self.refuse_if_draining()?;
         let listing = self.joinable_listing(&command, now)?;
@@ -26,14 +26,11 @@ impl<O: ListingObject> Machine<O> {
         let created = self.commit_next();
         let deadline = now.plus_ms(self.limits.attempt_ttl_ms.into());
         let expires_at = at.wall.plus_ms(self.limits.attempt_ttl_ms.into());
-        let state = AttemptMemory::Live { slot: NOWHERE };
-        let resource = Resource::Attempt { id: command.id, listing: command.listing, state };
-        let remembered = self.state.remember(Remembered::of(&command.idempotency, expires_at, resource));
         let attempt = Attempt {
             id: command.id,
             listing,
             joiner: command.joiner,
-            source: command.source,
+            source: command.source.into(),
             deadline,
             expires_at,
             bind_until: Some(now.plus_ms(self.limits.bind_window_ms.into())),
@@ -49,14 +46,9 @@ impl<O: ListingObject> Machine<O> {
             offered: 0,
             created,
             changed: created,
-            remembered,
-            due: NOWHERE,
-            in_listing: NOWHERE,
-            in_tenant: NOWHERE,
-            in_joiner: NOWHERE,
-            in_source: NOWHERE,
+            request: command.idempotency.into(),
         };
-        self.state.insert_attempt(attempt, command.joiner.tenant);
+        self.state.insert_attempt(attempt);
         self.events.push(Event::AttemptCreated { attempt: command.id, listing: command.listing, host, deadline });
         Ok(Outcome::AttemptCreated(AttemptCreated {
             id: command.id,
@@ -66,55 +58,59 @@ impl<O: ListingObject> Machine<O> {
         }))
     }
 
-    fn attempted_before(&self, slot: u32, now: MonoTime) -> Result<Outcome, Rejection> {
-        let record = &self.state.remembered[slot as usize];
-        match &record.resource {
-            Resource::Attempt { id, listing, state: AttemptMemory::Live { .. } }
-                if self.live_attempt(*id, now).is_some() =>
-            {
-                let (id, listing, expires_at) = (*id, *listing, record.expires_at);
-                Ok(Outcome::AttemptCreated(AttemptCreated { id, listing, expires_at, replayed: true }))
-            }
-            Resource::Listing { .. } | Resource::Attempt { .. } => Err(Rejection::Expired),
+    fn attempted_before(&self, place: Place, now: MonoTime) -> Result<Outcome, Rejection> {
+        let Place::Attempt(slot) = place else { return Err(Rejection::Expired) };
+        if self.attempt_dead_at(slot).is_past(now) {
+            return Err(Rejection::Expired);
         }
+        let attempt = &self.state.attempts[slot as usize];
+        let listing = self.state.listings[attempt.listing as usize].id;
+        let (id, expires_at) = (attempt.id, attempt.expires_at);
+        Ok(Outcome::AttemptCreated(AttemptCreated { id, listing, expires_at, replayed: true }))
     }
 
     /// H1: a fresh listing of the same tenant with the protocol asked for; nobody joins a listing of their own.
     fn joinable_listing(&self, command: &CreateAttempt, now: MonoTime) -> Result<u32, Rejection> {
         let slot = self.live_listing(command.listing, now).ok_or(Rejection::NotFound)?;
         let listing = &self.state.listings[slot as usize];
-        let same_tenant = listing.scope.tenant == command.joiner.tenant;
-        let same_protocol = command.protocol.as_ref().is_none_or(|protocol| *protocol == listing.scope.protocol);
+        let scope = self.state.scopes.get(listing.scope);
+        let same_tenant = scope.tenant == command.joiner.tenant;
+        let same_protocol = command.protocol.as_ref().is_none_or(|protocol| *protocol == scope.protocol);
         if !same_tenant || !same_protocol || listing.fresh_until().is_past(now) {
             return Err(Rejection::NotFound);
         }
-        if listing.owner == command.joiner {
+        if listing.owner() == command.joiner {
             return Err(Rejection::Invalid(Invalid::OwnListing));
         }
         Ok(slot)
     }
 
     fn check_attempt_quotas(&mut self, command: &CreateAttempt, listing: u32, now: MonoTime) -> Result<(), Rejection> {
-        let (quota, joiner) = (command.quota, command.joiner);
-        let fits = move |it: &Self| it.state.by_tenant.len_of(joiner.tenant) < quota.per_tenant as usize;
+        let (quota, caller) = (command.quota, command.joiner);
+        let fits = move |it: &Self| it.state.attempts_of_tenant(caller.tenant) < quota.per_tenant as usize;
         while !fits(self) {
-            let due = self.state.by_tenant.first_dead(joiner.tenant, now);
+            let attempts = &self.state.attempts;
+            let due = self.state.by_tenant.first_dead(caller.tenant, now, |slot| tenant(attempts, slot));
             self.make_room(due.map(|due| due.slot), now, Limited::AttemptsPerTenant, fits)?;
         }
-        let fits = move |it: &Self| it.state.listings[listing as usize].attempts.len() < quota.per_listing as usize;
+        let fits = move |it: &Self| it.state.listings[listing as usize].attempts().len() < quota.per_listing as usize;
         while !fits(self) {
-            let due = self.state.listings[listing as usize].attempts.first_dead(now);
+            let due = self.state.listings[listing as usize].attempts().first_dead(now);
             self.make_room(due.map(|due| due.slot), now, Limited::AttemptsPerListing, fits)?;
         }
-        let fits = move |it: &Self| it.state.by_joiner.len_of(joiner.key) < quota.per_principal as usize;
+        let fits = move |it: &Self| it.state.attempts_of_joiner(caller.key) < quota.per_principal as usize;
         while !fits(self) {
-            let due = self.state.by_joiner.first_dead(joiner.key, now);
+            let attempts = &self.state.attempts;
+            let due = self.state.by_joiner.first_dead(caller.key, now, |slot| joiner(attempts, slot));
             self.make_room(due.map(|due| due.slot), now, Limited::AttemptsPerPrincipal, fits)?;
         }
-        let Some(source) = command.source else { return Ok(()) };
-        let fits = move |it: &Self| it.state.attempts_by_source.len_of(source) < quota.per_source as usize;
+        let source = CompactSource::from(command.source);
+        let fits = move |it: &Self| {
+            source == CompactSource::None || it.state.attempts_of_source(source) < quota.per_source as usize
+        };
         while !fits(self) {
-            let due = self.state.attempts_by_source.first_dead(source, now);
+            let attempts = &self.state.attempts;
+            let due = self.state.attempts_by_source.first_dead(source, now, |slot| joining_guest(attempts, slot));
             self.make_room(due.map(|due| due.slot), now, Limited::AttemptsPerSource, fits)?;
         }
         Ok(())
@@ -165,7 +161,7 @@ impl<O: ListingObject> Machine<O> {
             GateAuthority::Owner { caller, lease } => {
                 self.owned_listing(&LeaseProof { listing: listing.id, caller, lease }, now)?;
             }
-            GateAuthority::CommandPlane { tenant } if tenant != listing.scope.tenant => {
+            GateAuthority::CommandPlane { tenant } if tenant != self.state.scopes.get(listing.scope).tenant => {
                 return Err(Rejection::NotFound);
             }
             GateAuthority::CommandPlane { .. } => {}
@@ -201,9 +197,7 @@ impl<O: ListingObject> Machine<O> {
         }
         self.settle_if_dead(command.attempt, now);
         let remembered = self.ended_slot(command.attempt, now).ok_or(Rejection::NotFound)?;
-        let Resource::Attempt { state: AttemptMemory::Ended(tombstone), .. } =
-            &mut self.state.remembered[remembered as usize].resource
-        else {
+        let Ended::Attempt(tombstone) = &mut self.state.remembered[remembered as usize].ended else {
             return Err(Rejection::NotFound);
         };
         let role = match command.caller {
@@ -226,9 +220,9 @@ impl<O: ListingObject> Machine<O> {
     }
 
     pub(crate) fn live_attempt(&self, id: AttemptId, now: MonoTime) -> Option<u32> {
-        match self.state.attempt_ids.get(&id) {
-            Some(Whereabouts::Live(slot)) if !self.attempt_dead_at(*slot).is_past(now) => Some(*slot),
-            Some(Whereabouts::Live(_) | Whereabouts::Remembered(_)) | None => None,
+        match self.state.attempt_place(id) {
+            Some(Place::Attempt(slot)) if !self.attempt_dead_at(slot).is_past(now) => Some(slot),
+            Some(Place::Listing(_) | Place::Attempt(_) | Place::Memory(_)) | None => None,
         }
     }
 
@@ -245,7 +239,7 @@ impl<O: ListingObject> Machine<O> {
 
     /// Gives an attempt that is dead but not yet removed its tombstone.
     pub(crate) fn settle_if_dead(&mut self, id: AttemptId, now: MonoTime) {
-        if let Some(Whereabouts::Live(slot)) = self.state.attempt_ids.get(&id).copied()
+        if let Some(Place::Attempt(slot)) = self.state.attempt_place(id)
             && self.attempt_dead_at(slot).is_past(now)
         {
             self.expire_attempt_or_its_listing(slot);
@@ -253,9 +247,9 @@ impl<O: ListingObject> Machine<O> {
     }
 
     fn ended_slot(&self, id: AttemptId, now: MonoTime) -> Option<u32> {
-        match self.state.attempt_ids.get(&id) {
-            Some(Whereabouts::Remembered(slot)) if !self.remembered_until(*slot).is_past(now) => Some(*slot),
-            Some(Whereabouts::Live(_) | Whereabouts::Remembered(_)) | None => None,
+        match self.state.attempt_place(id)? {
+            place @ Place::Memory(slot) => (!self.remembered_until(place).is_past(now)).then_some(slot),
+            Place::Listing(_) | Place::Attempt(_) => None,
         }
     }
 
@@ -267,9 +261,9 @@ impl<O: ListingObject> Machine<O> {
     ) -> Option<(crate::domain::ListingId, &Tombstone)> {
         self.settle_if_dead(id, now);
         let slot = self.ended_slot(id, now)?;
-        match &self.state.remembered[slot as usize].resource {
-            Resource::Attempt { listing, state: AttemptMemory::Ended(tombstone), .. } => Some((*listing, tombstone)),
-            Resource::Attempt { .. } | Resource::Listing { .. } => None,
+        match &self.state.remembered[slot as usize].ended {
+            Ended::Attempt(tombstone) => Some((tombstone.listing, tombstone)),
+            Ended::Listing { .. } => None,
         }
     }
 
@@ -278,7 +272,7 @@ impl<O: ListingObject> Machine<O> {
         let attempt = &self.state.attempts[slot as usize];
         if attempt.joiner == caller {
             Some(Role::Joiner)
-        } else if self.state.listings[attempt.listing as usize].owner == caller {
+        } else if self.state.listings[attempt.listing as usize].owner() == caller {
             Some(Role::Host)
         } else {
             None

@@ -138,7 +138,7 @@ impl<O: ListingObject> Machine<O> {
             attempt: attempt.id,
             listing: listing.id,
             pairs,
-            candidates: [candidates(listing.candidates.as_slice()), candidates(attempt.candidates.as_slice())],
+            candidates: [candidates(listing.candidates()), candidates(attempt.candidates.as_slice())],
             last_bound: [attempt.last_endpoint(Role::Host), attempt.last_endpoint(Role::Joiner)],
             at: attempt.introduced_at.unwrap_or(at),
             deadline: self.at_the_latest(attempt.deadline),

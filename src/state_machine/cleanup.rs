@@ -1,7 +1,7 @@
 //! Removal of what is dead: oldest deadline first, bounded, at the cost of what is removed (C2).
 
 use super::due::Due;
-use super::record::{Attempt, AttemptMemory, ListingMemory, Resource, Tombstone, Whereabouts};
+use super::record::{Attempt, Ended, Tombstone};
 use super::{Change, ListingObject, Machine};
 use crate::domain::{EndReason, Event, Family, ListingEnd, MonoTime};
 
@@ -12,7 +12,6 @@ const REMOVED_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pool {
     Attempts,
-    Presence,
     Listings,
     Remembered,
     Revocations,
@@ -43,8 +42,7 @@ impl<O: ListingObject> Machine<O> {
         let Some((due, pool)) = self.oldest(now) else { return false };
         match pool {
             Pool::Attempts => self.expire_attempt(due.slot),
-            Pool::Presence => self.lapse(due),
-            Pool::Listings => self.expire_listing(due.slot),
+            Pool::Listings => self.expire_listing_or_presence(due),
             Pool::Remembered => self.state.forget(due.slot),
             Pool::Revocations => self.state.revocations.remove_slot(due.slot),
             Pool::Replay => self.state.replay.remove_slot(due.slot),
@@ -57,7 +55,6 @@ impl<O: ListingObject> Machine<O> {
         let state = &self.state;
         let heads = [
             (state.attempts_due.first_dead(now), Pool::Attempts),
-            (state.presence_due.first_dead(now), Pool::Presence),
             (state.listings_due.first_dead(now), Pool::Listings),
             (state.remembered_due.first_dead(now), Pool::Remembered),
             (state.revocations.first_dead(now), Pool::Revocations),
@@ -90,13 +87,21 @@ impl<O: ListingObject> Machine<O> {
         self.end_listing(slot, end, at);
     }
 
-    /// Lets one family's presence lapse; the listing lives on, hidden if that was its last.
-    fn lapse(&mut self, due: Due) {
-        let (slot, family) = (due.slot / 2, if due.slot.is_multiple_of(2) { Family::V4 } else { Family::V6 });
+    /// Ends a listing that is due, or lets one family's presence lapse: then the listing lives on, hidden if that was
+    /// its last.
+    fn expire_listing_or_presence(&mut self, due: Due) {
+        let slot = due.slot;
+        let listing = &self.state.listings[slot as usize];
+        if listing.dead_at() <= due.at {
+            return self.expire_listing(slot);
+        }
+        let is_over =
+            |family: &Family| listing.known(*family).is_some_and(|known| known.is_counted && known.deadline <= due.at);
+        let Some(family) = Family::BOTH.into_iter().find(is_over) else { return };
         self.state.lapse_presence(slot, family);
         let listing = &self.state.listings[slot as usize];
-        if listing.fresh_until() <= due.at {
-            let (id, scope) = (listing.id, listing.scope.clone());
+        if !listing.is_shown() {
+            let (id, scope) = (listing.id, self.state.scopes.get(listing.scope).clone());
             self.number_cleanup();
             self.changes.push(Change::Hide { id, scope, parked: Some(slot) });
         }
@@ -105,7 +110,7 @@ impl<O: ListingObject> Machine<O> {
     /// Ends a listing: its attempts first, then presence and listing; what remains is the memory of the request.
     /// Returns how many attempts were still alive.
     pub(crate) fn end_listing(&mut self, slot: u32, end: ListingEnd, at: MonoTime) -> u32 {
-        let mut attempts: Vec<u32> = self.state.listings[slot as usize].attempts.iter().map(|due| due.slot).collect();
+        let mut attempts: Vec<u32> = self.state.listings[slot as usize].attempts().iter().map(|due| due.slot).collect();
         attempts.sort_unstable();
         let reason = match end {
             ListingEnd::Revoked => EndReason::Revoked,
@@ -120,16 +125,10 @@ impl<O: ListingObject> Machine<O> {
             self.end_attempt(attempt, reason, at);
         }
         let was_shown = self.state.listings[slot as usize].is_shown();
-        let listing = self.state.remove_listing(slot);
-        let record = &mut self.state.remembered[listing.remembered as usize];
-        if let Resource::Listing { state, .. } = &mut record.resource {
-            *state = ListingMemory::Ended { end, owner: listing.owner, lease: listing.lease };
-        }
-        self.state.listing_ids.insert(listing.id, Whereabouts::Remembered(listing.remembered));
         let until = at.plus_ms(self.limits.idempotency_retention_ms.into());
-        self.state.retain_until(listing.remembered, until);
+        let (listing, scope) = self.state.remove_listing(slot, end, until);
         if was_shown {
-            self.changes.push(Change::Hide { id: listing.id, scope: listing.scope, parked: None });
+            self.changes.push(Change::Hide { id: listing.id, scope, parked: None });
         }
         self.events.push(Event::ListingEnded { listing: listing.id, reason: end });
         ended
@@ -137,26 +136,24 @@ impl<O: ListingObject> Machine<O> {
 
     /// Ends an attempt and leaves its tombstone.
     pub(crate) fn end_attempt(&mut self, slot: u32, reason: EndReason, at: MonoTime) {
-        let attempt = self.state.remove_attempt(slot);
+        let attempt = &self.state.attempts[slot as usize];
         let listing = &self.state.listings[attempt.listing as usize];
-        let (listing_id, host) = (listing.id, listing.owner);
-        let tombstone = Tombstone {
-            reason,
-            commit: self.commit,
-            joiner: attempt.joiner,
-            host,
-            capabilities: attempt.capabilities,
-            reported: attempt.reported,
-            family: attempt.introduced_family(),
-        };
-        let record = &mut self.state.remembered[attempt.remembered as usize];
-        if let Resource::Attempt { state, .. } = &mut record.resource {
-            *state = AttemptMemory::Ended(Box::new(tombstone));
-        }
-        self.state.attempt_ids.insert(attempt.id, Whereabouts::Remembered(attempt.remembered));
+        let (id, listing, host, commit) = (attempt.id, listing.id, listing.owner(), self.commit);
         let until = at.plus_ms(self.limits.idempotency_retention_ms.into());
-        self.state.retain_until(attempt.remembered, until);
-        self.events.push(Event::AttemptEnded { attempt: attempt.id, listing: listing_id, reason });
+        self.state.remove_attempt(slot, until, |attempt| {
+            Ended::Attempt(Box::new(Tombstone {
+                id,
+                listing,
+                reason,
+                commit,
+                joiner: attempt.joiner,
+                host,
+                capabilities: attempt.capabilities,
+                reported: attempt.reported,
+                family: attempt.introduced_family(),
+            }))
+        });
+        self.events.push(Event::AttemptEnded { attempt: id, listing, reason });
     }
 }
 

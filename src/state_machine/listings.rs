@@ -1,83 +1,84 @@
 //! Registration, renewal and deletion (section E), and the memory of requests (section F).
 
-use super::due::{DueHeap, NOWHERE};
-use super::record::{Listing, ListingMemory, Remembered, Resource, Whereabouts};
+use super::record::{CompactSource, Ended, Listing, Place, Rare};
+use super::state::{guest, owner};
 use super::{Change, ListingObject, Machine};
 use crate::domain::{
-    At, Family, Idempotency, LeaseProof, ListingEnd, ListingId, MonoTime, Outcome, Principal, Register, Registered,
-    Rejection, Renew, Renewed, Resource as Limited, Subject, Visibility,
+    At, Candidates, Family, Idempotency, LeaseProof, ListingEnd, ListingId, MonoTime, Outcome, Principal, Register,
+    Registered, Rejection, Renew, Renewed, Resource as Limited, Subject, Visibility,
 };
 
 impl<O: ListingObject> Machine<O> {
     pub(crate) fn register(&mut self, at: At, command: Register) -> Result<Outcome, Rejection> {
         let now = at.mono;
         self.refuse_if_revoked(command.owner, now)?;
-        if let Some(slot) = self.recall(&command.idempotency, now)? {
-            return self.registered_before(slot, now);
+        if let Some(place) = self.recall(&command.idempotency, now)? {
+            return self.registered_before(place, now);
         }
         self.refuse_if_draining()?;
         self.check_listing_quotas(&command, now)?;
         self.check_listing_ceilings(now)?;
         self.commit_next();
         let expires_at = at.wall.plus_ms(command.ttl.ms().into());
-        let resource = Resource::Listing {
-            id: command.id,
-            ttl_ms: command.ttl.ms(),
-            state: ListingMemory::Live { slot: NOWHERE },
-        };
-        let remembered = self.state.remember(Remembered::of(&command.idempotency, expires_at, resource));
         let object = O::build(command.id, &command.scope, command.details);
+        let scope = self.state.scopes.acquire(command.scope);
         self.state.insert_listing(Listing {
             id: command.id,
-            owner: command.owner,
-            source: command.source,
-            scope: command.scope,
+            owner: command.owner.key,
+            owner_tenant: command.owner.tenant,
+            source: command.source.into(),
+            scope,
             visibility: command.visibility,
             gate: command.gate,
             sequenced: false,
             version: 1,
             ttl: command.ttl,
             lease_deadline: now.plus_ms(command.ttl.ms().into()),
-            unproven_until: Some(now.plus_ms(self.limits.unproven_window_ms.into())),
+            is_unproven: true,
+            unproven_until: now.plus_ms(self.limits.unproven_window_ms.into()),
             expires_at,
             lease: command.lease,
             object,
             presence: [None, None],
             refreshed_last: Family::V4,
-            unverified: None,
-            candidates: command.candidates,
-            attempts: DueHeap::default(),
-            remembered,
-            due: NOWHERE,
-            in_owner: NOWHERE,
-            in_source: NOWHERE,
+            rare: rare_of(command.candidates),
+            request: command.idempotency.into(),
+            first_expires_at: expires_at,
+            first_ttl: command.ttl,
         });
         Ok(Outcome::Registered(Registered { id: command.id, expires_at, ttl_ms: command.ttl.ms(), replayed: false }))
     }
 
-    fn registered_before(&self, slot: u32, now: MonoTime) -> Result<Outcome, Rejection> {
-        let record = &self.state.remembered[slot as usize];
-        match &record.resource {
-            Resource::Listing { id, ttl_ms, state: ListingMemory::Live { .. } }
-                if self.live_listing(*id, now).is_some() =>
-            {
-                let (id, ttl_ms, expires_at) = (*id, *ttl_ms, record.expires_at);
-                Ok(Outcome::Registered(Registered { id, expires_at, ttl_ms, replayed: true }))
-            }
-            Resource::Listing { .. } | Resource::Attempt { .. } => Err(Rejection::Expired),
+    fn registered_before(&self, place: Place, now: MonoTime) -> Result<Outcome, Rejection> {
+        let Place::Listing(slot) = place else { return Err(Rejection::Expired) };
+        let listing = &self.state.listings[slot as usize];
+        if listing.dead_at().is_past(now) {
+            return Err(Rejection::Expired);
         }
+        let (expires_at, ttl_ms) = (listing.first_expires_at, listing.first_ttl.ms());
+        Ok(Outcome::Registered(Registered { id: listing.id, expires_at, ttl_ms, replayed: true }))
     }
 
     fn check_listing_quotas(&mut self, command: &Register, now: MonoTime) -> Result<(), Rejection> {
-        while self.state.by_owner.len_of(command.owner.key) >= command.quota_per_owner as usize {
-            match self.state.by_owner.first_dead(command.owner.key, now) {
+        loop {
+            let (groups, listings) = (&self.state.by_owner, &self.state.listings);
+            let member = |slot| owner(listings, slot);
+            if groups.len_of(command.owner.key, member) < command.quota_per_owner as usize {
+                break;
+            }
+            match groups.first_dead(command.owner.key, now, member) {
                 Some(due) => self.expire_listing(due.slot),
                 None => return Err(Rejection::CapacityExceeded(Limited::ListingsPerOwner)),
             }
         }
-        let Some(source) = command.source else { return Ok(()) };
-        while self.state.listings_by_source.len_of(source) >= command.quota_per_source as usize {
-            match self.state.listings_by_source.first_dead(source, now) {
+        let source = CompactSource::from(command.source);
+        while source != CompactSource::None {
+            let (groups, listings) = (&self.state.listings_by_source, &self.state.listings);
+            let member = |slot| guest(listings, slot);
+            if groups.len_of(source, member) < command.quota_per_source as usize {
+                break;
+            }
+            match groups.first_dead(source, now, member) {
                 Some(due) => self.expire_listing(due.slot),
                 None => return Err(Rejection::CapacityExceeded(Limited::ListingsPerSource)),
             }
@@ -98,7 +99,7 @@ impl<O: ListingObject> Machine<O> {
 
     /// Every creation needs a record that outlives it.
     pub(crate) fn check_room_to_remember(&mut self, now: MonoTime) -> Result<(), Rejection> {
-        if self.clean_up_until(now, |it| it.state.remembered.len() < it.limits.idempotency as usize) {
+        if self.clean_up_until(now, |it| it.state.remembered_len() < it.limits.idempotency as usize) {
             return Ok(());
         }
         Err(Rejection::CapacityExceeded(Limited::Idempotency))
@@ -120,7 +121,7 @@ impl<O: ListingObject> Machine<O> {
         listing.expires_at = at.wall.plus_ms(listing.ttl.ms().into());
         let mut replaced = false;
         if let Some(details) = command.details {
-            listing.object = O::build(listing.id, &listing.scope, *details);
+            listing.object = O::build(listing.id, self.state.scopes.get(listing.scope), *details);
             replaced = true;
         }
         if let Some(visibility) = command.visibility.filter(|visibility| *visibility != listing.visibility) {
@@ -162,23 +163,21 @@ impl<O: ListingObject> Machine<O> {
 
     /// E4: a deletion may be repeated while it is remembered.
     fn was_deleted_by(&self, proof: &LeaseProof, now: MonoTime) -> bool {
-        let Some(Whereabouts::Remembered(slot)) = self.state.listing_ids.get(&proof.listing) else { return false };
-        let record = &self.state.remembered[*slot as usize];
-        let (owner, lease) = match &record.resource {
-            Resource::Listing { state: ListingMemory::Ended { end: ListingEnd::Deleted, owner, lease }, .. } => {
-                (owner, lease)
-            }
-            Resource::Listing { .. } | Resource::Attempt { .. } => return false,
+        let Some(Place::Memory(slot)) = self.state.listing_place(proof.listing) else { return false };
+        let record = &self.state.remembered[slot as usize];
+        let Ended::Listing { end: ListingEnd::Deleted, owner, owner_tenant, lease, .. } = record.ended else {
+            return false;
         };
-        !record.until.is_past(now) && *owner == proof.caller && *lease == proof.lease
+        let caller = Principal { tenant: owner_tenant, key: owner };
+        !record.until.is_past(now) && caller == proof.caller && lease == proof.lease
     }
 
     // ---- looking things up, dead by comparison ----
 
     pub(crate) fn live_listing(&self, id: ListingId, now: MonoTime) -> Option<u32> {
-        match self.state.listing_ids.get(&id) {
-            Some(Whereabouts::Live(slot)) if !self.state.listings[*slot as usize].dead_at().is_past(now) => Some(*slot),
-            Some(Whereabouts::Live(_) | Whereabouts::Remembered(_)) | None => None,
+        match self.state.listing_place(id) {
+            Some(Place::Listing(slot)) if !self.state.listings[slot as usize].dead_at().is_past(now) => Some(slot),
+            Some(Place::Listing(_) | Place::Attempt(_) | Place::Memory(_)) | None => None,
         }
     }
 
@@ -186,7 +185,7 @@ impl<O: ListingObject> Machine<O> {
     pub(crate) fn owned_listing(&self, proof: &LeaseProof, now: MonoTime) -> Result<u32, Rejection> {
         let slot = self.live_listing(proof.listing, now).ok_or(Rejection::NotFound)?;
         let listing = &self.state.listings[slot as usize];
-        let owner = listing.owner == proof.caller;
+        let owner = listing.owner() == proof.caller;
         let lease = listing.lease == proof.lease;
         if owner & lease { Ok(slot) } else { Err(Rejection::NotFound) }
     }
@@ -198,62 +197,42 @@ impl<O: ListingObject> Machine<O> {
         }
     }
 
-    /// The slot of the remembered request with this key; another fingerprint is a mismatch (F2).
-    pub(crate) fn recall(&mut self, idempotency: &Idempotency, now: MonoTime) -> Result<Option<u32>, Rejection> {
-        let Some(slot) = self.state.remembered_keys.get(&idempotency.key).copied() else { return Ok(None) };
-        if self.remembered_until(slot).is_past(now) {
-            self.expire_remembered(slot);
+    /// Where the remembered request with this key led to; another fingerprint is a mismatch (F2).
+    pub(crate) fn recall(&mut self, idempotency: &Idempotency, now: MonoTime) -> Result<Option<Place>, Rejection> {
+        let Some(place) = self.state.request_place(idempotency.key) else { return Ok(None) };
+        if self.remembered_until(place).is_past(now) {
+            self.expire_remembered(place, idempotency);
             return Ok(None);
         }
-        if self.state.remembered[slot as usize].fingerprint == idempotency.fingerprint {
-            return Ok(Some(slot));
+        if self.state.request(place).fingerprint == idempotency.fingerprint {
+            return Ok(Some(place));
         }
         Err(Rejection::IdempotencyMismatch)
     }
 
     /// When the memory of a request ends, also while its dead resource awaits removal.
-    pub(crate) fn remembered_until(&self, slot: u32) -> MonoTime {
-        let record = &self.state.remembered[slot as usize];
-        let resource_end = match &record.resource {
-            Resource::Listing { state: ListingMemory::Live { slot }, .. } => {
-                self.state.listings[*slot as usize].dead_at()
-            }
-            Resource::Attempt { state: super::record::AttemptMemory::Live { slot }, .. } => self.attempt_dead_at(*slot),
-            Resource::Listing { .. } | Resource::Attempt { .. } => return record.until,
+    pub(crate) fn remembered_until(&self, place: Place) -> MonoTime {
+        let resource_end = match place {
+            Place::Listing(slot) => self.state.listings[slot as usize].dead_at(),
+            Place::Attempt(slot) => self.attempt_dead_at(slot),
+            Place::Memory(slot) => return self.state.remembered[slot as usize].until,
         };
         resource_end.plus_ms(self.limits.idempotency_retention_ms.into())
     }
 
     /// Removes a dead memory ahead of its turn, with its dead resource.
-    fn expire_remembered(&mut self, slot: u32) {
-        match &self.state.remembered[slot as usize].resource {
-            Resource::Listing { state: ListingMemory::Live { slot }, .. } => self.expire_listing(*slot),
-            Resource::Attempt { state: super::record::AttemptMemory::Live { slot }, .. } => {
-                let slot = *slot;
-                self.expire_attempt_or_its_listing(slot);
-            }
-            Resource::Listing { .. } | Resource::Attempt { .. } => {}
+    fn expire_remembered(&mut self, place: Place, idempotency: &Idempotency) {
+        match place {
+            Place::Listing(slot) => self.expire_listing(slot),
+            Place::Attempt(slot) => self.expire_attempt_or_its_listing(slot),
+            Place::Memory(_) => {}
         }
-        self.state.forget(slot);
+        if let Some(Place::Memory(slot)) = self.state.request_place(idempotency.key) {
+            self.state.forget(slot);
+        }
     }
 }
 
-impl<O> Listing<O> {
-    /// Whether the projection holds it: some family's presence has not been let go yet.
-    pub(crate) fn is_shown(&self) -> bool {
-        self.presence.iter().flatten().any(|presence| presence.due != NOWHERE)
-    }
-}
-
-impl Remembered {
-    pub(crate) fn of(idempotency: &Idempotency, expires_at: crate::domain::WallTime, resource: Resource) -> Self {
-        Self {
-            key: idempotency.key,
-            fingerprint: idempotency.fingerprint,
-            expires_at,
-            resource,
-            until: MonoTime::NEVER,
-            due: NOWHERE,
-        }
-    }
+fn rare_of(candidates: Candidates) -> Option<Box<Rare>> {
+    (!candidates.as_slice().is_empty()).then(|| Box::new(Rare { candidates, ..Rare::default() }))
 }

@@ -9,6 +9,7 @@ mod attempts;
 mod binding;
 mod cleanup;
 mod due;
+mod groups;
 #[cfg(any(test, debug_assertions))]
 mod invariants;
 mod listings;
@@ -17,7 +18,10 @@ mod pool;
 mod presence;
 mod queries;
 mod record;
+mod scopes;
 mod state;
+mod table;
+mod work;
 
 use crate::domain::{
     At, Command, Details, Event, Limits, ListingId, MonoTime, Outcome, Rejection, Scope, Visibility, WallTime,
@@ -208,7 +212,7 @@ impl<O: ListingObject> Machine<O> {
         let listing = self.state.listings.get(slot as usize)?;
         Some(Listed {
             id: listing.id,
-            scope: &listing.scope,
+            scope: self.state.scopes.get(listing.scope),
             visibility: listing.visibility,
             fresh_until: listing.fresh_until(),
             object: &listing.object,

@@ -1,5 +1,6 @@
 //! What operators ask for: revocation (section I) and drain (J2).
 
+use super::state::{joiner, owner};
 use super::{Drain, ListingObject, Machine};
 use crate::domain::{
     At, EndReason, Event, Invalid, ListingEnd, MonoTime, Outcome, PrincipalKey, Rejection, Replay, Resource, Revoke,
@@ -40,14 +41,16 @@ impl<O: ListingObject> Machine<O> {
     /// Everything that a principal hosts and is joining; what is dead already ends as dead and is not counted.
     fn revoke_principal(&mut self, principal: PrincipalKey, now: MonoTime) -> (u32, u32) {
         let (mut listings, mut attempts) = (0, 0);
-        for slot in self.state.by_joiner.members(principal) {
+        let of_joiner = self.state.by_joiner.members(principal, |slot| joiner(&self.state.attempts, slot));
+        for slot in of_joiner {
             if self.attempt_dead_at(slot).is_past(now) {
                 continue;
             }
             self.end_attempt(slot, EndReason::Revoked, now);
             attempts += 1;
         }
-        for slot in self.state.by_owner.members(principal) {
+        let of_owner = self.state.by_owner.members(principal, |slot| owner(&self.state.listings, slot));
+        for slot in of_owner {
             if self.state.listings[slot as usize].dead_at().is_past(now) {
                 self.expire_listing(slot);
                 continue;

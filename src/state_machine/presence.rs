@@ -1,6 +1,5 @@
 //! Presence: authenticated datagrams move a family's endpoint; newer ones win (section G, `docs/udp-protocol.md`).
 
-use super::due::NOWHERE;
 use super::record::{FamilyPresence, Gate};
 use super::{Change, ListingObject, Machine};
 use crate::domain::{
@@ -34,12 +33,11 @@ impl<O: ListingObject> Machine<O> {
                 self.accept_presence(slot, now, &command, deadline, anchor)?;
             }
             Step::OneWay { deadline } => {
-                let anchor =
-                    self.state.listings[slot as usize].presence[family.index()].as_ref().map(|known| known.anchor);
+                let anchor = self.state.listings[slot as usize].known(family).map(|known| known.anchor);
                 self.accept_presence(slot, now, &command, deadline, anchor.unwrap_or((0, now)))?;
             }
         }
-        let deadline = self.state.listings[slot as usize].presence[family.index()].as_ref().map(|known| known.deadline);
+        let deadline = self.state.listings[slot as usize].known(family).map(|known| known.deadline);
         Ok(Outcome::Present(Present {
             deadline: self.at_the_latest(deadline.unwrap_or_default()),
             offers: self.offers(slot, now),
@@ -49,7 +47,7 @@ impl<O: ListingObject> Machine<O> {
 
     fn presence_step(&self, slot: u32, now: MonoTime, command: &Presence) -> Result<Step, Rejection> {
         let listing = &self.state.listings[slot as usize];
-        let known = listing.presence[command.endpoint.family().index()].as_deref();
+        let known = listing.known(command.endpoint.family());
         let same_bytes =
             |known: &FamilyPresence| known.datagram == command.datagram && known.endpoint == command.endpoint;
         if known.is_some_and(same_bytes) {
@@ -60,7 +58,7 @@ impl<O: ListingObject> Machine<O> {
         if nonce_ends.is_past(now) {
             return self.one_way_step(known, now, command, full_ttl);
         }
-        let highest = known.and_then(|known| known.sequence);
+        let highest = known.and_then(FamilyPresence::sequence);
         match command.sequence {
             Some(sequence) => {
                 let old = match highest {
@@ -90,7 +88,7 @@ impl<O: ListingObject> Machine<O> {
         deadline: MonoTime,
     ) -> Result<Step, Rejection> {
         let (Some(known), Some(sequence)) = (known, command.sequence) else { return Err(Rejection::StaleNonce) };
-        let grows = known.sequence.is_some_and(|highest| sequence > highest && sequence - highest <= ADVANCE_MAX);
+        let grows = known.sequence().is_some_and(|highest| sequence > highest && sequence - highest <= ADVANCE_MAX);
         if known.endpoint != command.endpoint || !grows {
             return Err(Rejection::StaleNonce);
         }
@@ -109,42 +107,26 @@ impl<O: ListingObject> Machine<O> {
         anchor: (u64, MonoTime),
     ) -> Result<(), Rejection> {
         let family = command.endpoint.family();
-        let counted =
-            |listing: &super::record::Listing<O>| listing.presence[family.index()].as_ref().map(|known| known.due);
-        let is_counted = counted(&self.state.listings[slot as usize]).is_some_and(|due| due != NOWHERE);
-        let has_room = |it: &Self| it.state.presence_due.len() < it.limits.presence as usize;
+        let is_counted = self.state.listings[slot as usize].known(family).is_some_and(|known| known.is_counted);
+        let has_room = |it: &Self| it.state.present < it.limits.presence;
         if !is_counted && !self.clean_up_until(now, has_room) {
             return Err(Rejection::CapacityExceeded(Resource::Presence));
         }
         let listing = &mut self.state.listings[slot as usize];
         let shown = listing.is_shown();
         let fresh_before = listing.fresh_until();
-        let first = listing.unproven_until.take().is_some();
+        let first = std::mem::take(&mut listing.is_unproven);
         listing.sequenced |= command.sequence.is_some();
         listing.refreshed_last = family;
-        if listing.unverified.is_some_and(|unverified| unverified.family() == family) {
-            listing.unverified = None;
+        if let Some(rare) = &mut listing.rare
+            && rare.unverified.is_some_and(|unverified| unverified.family() == family)
+        {
+            rare.unverified = None;
         }
-        let due = listing.presence[family.index()].as_ref().map_or(NOWHERE, |known| known.due);
-        let presence = FamilyPresence {
-            endpoint: command.endpoint,
-            deadline,
-            sequence: command.sequence,
-            nonce_issued: command.nonce_issued,
-            datagram: command.datagram,
-            anchor,
-            due,
-        };
-        match &mut listing.presence[family.index()] {
-            Some(known) => **known = presence,
-            none => *none = Some(Box::new(presence)),
-        }
-        let moved = listing.fresh_until() != fresh_before;
-        self.state.schedule_presence(slot, family);
-        if first {
-            self.state.unproven -= 1;
-            self.state.reschedule_listing(slot);
-        }
+        self.state.set_presence(slot, family, FamilyPresence::new(command, deadline, anchor));
+        let moved = self.state.listings[slot as usize].fresh_until() != fresh_before;
+        self.state.unproven -= u32::from(first);
+        self.state.reschedule_listing(slot);
         self.commit_next();
         if !shown {
             self.changes.push(Change::Show { slot });
@@ -156,17 +138,24 @@ impl<O: ListingObject> Machine<O> {
 
     /// Up to four pending attempts, least delivered first; handing one out counts as a delivery.
     fn offers(&mut self, slot: u32, now: MonoTime) -> [Option<Offer>; OFFERS_MAX] {
-        let mut pending: Vec<(u32, u64, u32)> = Vec::new();
-        for due in self.state.listings[slot as usize].attempts.iter() {
+        /// After every pending attempt, by how often it was offered, its creation and its slot.
+        const NOBODY: (u32, u64, u32) = (u32::MAX, u64::MAX, u32::MAX);
+        let mut least = [NOBODY; OFFERS_MAX];
+        for due in self.state.listings[slot as usize].attempts().iter() {
             let attempt = &self.state.attempts[due.slot as usize];
             let waits = attempt.introduced_at.is_none() && !attempt.has_bound(Role::Host) && !due.at.is_past(now);
+            let mut candidate = (attempt.offered, attempt.created, due.slot);
             if waits {
-                pending.push((attempt.offered, attempt.created, due.slot));
+                for place in &mut least {
+                    if candidate < *place {
+                        std::mem::swap(&mut candidate, place);
+                    }
+                }
             }
         }
-        pending.sort_unstable();
         let at_the_latest = self.at_the_latest(MonoTime::NEVER);
         let mut offers = [None; OFFERS_MAX];
+        let pending = least.into_iter().filter(|place| *place != NOBODY);
         for (offer, (_, _, slot)) in offers.iter_mut().zip(pending) {
             let attempt = &mut self.state.attempts[slot as usize];
             attempt.offered = attempt.offered.saturating_add(1);
@@ -178,12 +167,11 @@ impl<O: ListingObject> Machine<O> {
     pub(crate) fn note_unverified(&mut self, now: MonoTime, command: NoteUnverified) -> Result<Outcome, Rejection> {
         let slot = self.live_listing(command.listing, now).ok_or(Rejection::NotFound)?;
         let listing = &mut self.state.listings[slot as usize];
-        let known = listing.presence[command.endpoint.family().index()].as_deref();
-        let highest = known.and_then(|known| known.sequence);
+        let highest = listing.known(command.endpoint.family()).and_then(FamilyPresence::sequence);
         if highest.is_some_and(|highest| command.sequence <= highest) {
             return Err(old_sequence(highest));
         }
-        listing.unverified = Some(command.endpoint);
+        listing.rare_mut().unverified = Some(command.endpoint);
         Ok(Outcome::Noted)
     }
 

@@ -1,7 +1,6 @@
 //! Reads that are decided in the lane: of live records only, by the instant of the query (C3).
 
-use super::record::Gate;
-use super::record::Listing;
+use super::record::{Gate, Listing, Place};
 use super::{ListingObject, Machine};
 use crate::domain::{
     Answer, AttemptId, AttemptState, AttemptView, Count, EndpointView, Family, LeaseView, MonoTime, Outcome,
@@ -29,7 +28,7 @@ impl<O: ListingObject> Machine<O> {
     }
 
     fn pending_attempts(&self, slot: u32, after: u64, now: MonoTime) -> Vec<PendingAttempt> {
-        let members = self.state.listings[slot as usize].attempts.iter();
+        let members = self.state.listings[slot as usize].attempts().iter();
         let attempts = members.filter(|due| !due.at.is_past(now)).map(|due| &self.state.attempts[due.slot as usize]);
         let mut pending: Vec<PendingAttempt> = attempts
             .filter(|attempt| attempt.introduced_at.is_none() && attempt.created > after)
@@ -72,30 +71,32 @@ impl<O: ListingObject> Machine<O> {
         let state = &self.state;
         let limits = &self.limits;
         let count = |all: usize, dead: usize, ceiling: u32| Count { live: all.saturating_sub(dead) as u32, ceiling };
-        let dead_listings = state.listings_due.iter_dead(now);
-        let mut dead_unproven = 0;
-        let mut orphans = 0;
+        let (mut dead_listings, mut dead_unproven, mut dead_presences, mut orphans) = (0, 0, 0, 0);
         let mut dead_records = state.remembered_due.count_dead(now);
-        let is_over = |record: u32| usize::from(self.remembered_until(record).is_past(now));
-        for slot in &dead_listings {
-            let listing = &state.listings[*slot as usize];
-            dead_records += is_over(listing.remembered);
-            let of_listing = listing.attempts.iter().filter(|due| !due.at.is_past(now));
-            dead_records += of_listing.map(|due| is_over(state.attempts[due.slot as usize].remembered)).sum::<usize>();
-            dead_unproven += usize::from(listing.unproven_until.is_some());
-            orphans += listing.attempts.len() - listing.attempts.count_dead(now);
+        let is_over = |place: Place| usize::from(self.remembered_until(place).is_past(now));
+        for slot in state.listings_due.iter_dead(now) {
+            let listing = &state.listings[slot as usize];
+            let is_dead = listing.dead_at().is_past(now);
+            let counted = listing.presence.iter().flatten().filter(|known| known.is_counted);
+            dead_presences += counted.filter(|known| is_dead || known.deadline.is_past(now)).count();
+            if !is_dead {
+                continue;
+            }
+            dead_listings += 1;
+            dead_records += is_over(Place::Listing(slot));
+            let of_listing = listing.attempts().iter().filter(|due| !due.at.is_past(now));
+            dead_records += of_listing.map(|due| is_over(Place::Attempt(due.slot))).sum::<usize>();
+            dead_unproven += usize::from(listing.is_unproven);
+            orphans += listing.attempts().len() - listing.attempts().count_dead(now);
         }
         let dead_attempts = state.attempts_due.iter_dead(now);
-        dead_records +=
-            dead_attempts.iter().map(|slot| is_over(state.attempts[*slot as usize].remembered)).sum::<usize>();
-        let dead_presences = state.presence_due.count_dead(now)
-            + dead_listings.iter().map(|slot| live_presences(&state.listings[*slot as usize], now)).sum::<usize>();
+        dead_records += dead_attempts.iter().map(|slot| is_over(Place::Attempt(*slot))).sum::<usize>();
         Outcome::Answer(Answer::Status(Box::new(Status {
-            listings: count(state.listings.len(), dead_listings.len(), limits.listings),
+            listings: count(state.listings.len(), dead_listings, limits.listings),
             unproven_listings: count(state.unproven as usize, dead_unproven, limits.unproven_listings),
-            presence: count(state.presence_due.len(), dead_presences, limits.presence),
+            presence: count(state.present as usize, dead_presences, limits.presence),
             attempts: count(state.attempts.len(), dead_attempts.len() + orphans, limits.attempts),
-            idempotency: count(state.remembered.len(), dead_records, limits.idempotency),
+            idempotency: count(state.remembered_len(), dead_records, limits.idempotency),
             replay: count(state.replay.len(), state.replay.count_dead(now), limits.replay),
             revocations: count(state.revocations.len(), state.revocations.count_dead(now), limits.revocations),
             drain: self.drain_deadline(),
@@ -103,19 +104,15 @@ impl<O: ListingObject> Machine<O> {
     }
 }
 
-fn live_presences<O>(listing: &Listing<O>, now: MonoTime) -> usize {
-    Family::BOTH.iter().filter(|family| listing.present(**family, now).is_some()).count()
-}
-
 fn lease_view<O>(listing: &Listing<O>, now: MonoTime) -> LeaseView {
     let mut endpoints = Vec::new();
     for family in Family::BOTH {
-        if let Some(known) = listing.presence[family.index()].as_deref() {
+        if let Some(known) = listing.known(family) {
             let state = if known.deadline.is_past(now) { PresenceState::Stale } else { PresenceState::Verified };
             endpoints.push(EndpointView { family, endpoint: known.endpoint, state });
         }
     }
-    if let Some(endpoint) = listing.unverified {
+    if let Some(endpoint) = listing.rare.as_deref().and_then(|rare| rare.unverified) {
         endpoints.push(EndpointView { family: endpoint.family(), endpoint, state: PresenceState::Unverified });
     }
     let presence = endpoints.iter().map(|view| view.state).max().unwrap_or(PresenceState::None);

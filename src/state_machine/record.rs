@@ -1,19 +1,38 @@
 //! What the machine keeps of listings, presences, attempts and remembered requests.
+//!
+//! Records are laid out for a million of them: what most listings do not have stands in a box of its own, no key is
+//! kept twice, and what only an index needs (positions, groups) stands in the index. While a listing or attempt lives
+//! it carries the memory of the request that made it; at its end that memory moves to a [`Remembered`].
 
-use super::due::{DueHeap, NOWHERE};
+use super::due::DueHeap;
 use crate::domain::{
-    AttemptId, Candidates, EndReason, Endpoint, Family, Fingerprint, IdempotencyKey, ListingEnd, ListingId, MonoTime,
-    Pair, Principal, Role, Scope, Source, Ttl, Visibility, WallTime,
+    AttemptId, Candidates, EndReason, Endpoint, Family, Fingerprint, Idempotency, IdempotencyKey, ListingEnd,
+    ListingId, MonoTime, Pair, Principal, PrincipalKey, Role, Source, TenantId, Ttl, Visibility, WallTime,
 };
 use std::sync::Arc;
+
+/// The memory of the request that created a live record (F2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) key: IdempotencyKey,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+impl From<Idempotency> for Request {
+    fn from(idempotency: Idempotency) -> Self {
+        Self { key: idempotency.key, fingerprint: idempotency.fingerprint }
+    }
+}
 
 /// A live listing. `O` is the immutable object that the store shows to browsers.
 #[derive(Debug)]
 pub(crate) struct Listing<O> {
     pub(crate) id: ListingId,
-    pub(crate) owner: Principal,
-    pub(crate) source: Option<Source>,
-    pub(crate) scope: Scope,
+    pub(crate) owner: PrincipalKey,
+    pub(crate) owner_tenant: TenantId,
+    pub(crate) source: CompactSource,
+    /// Tenant and protocol, see [`super::scopes::Scopes`].
+    pub(crate) scope: u32,
     pub(crate) visibility: Visibility,
     pub(crate) gate: bool,
     /// Whether any family has used RV-SEQUENCE; then it is required for both.
@@ -21,37 +40,52 @@ pub(crate) struct Listing<O> {
     pub(crate) version: u64,
     pub(crate) ttl: Ttl,
     pub(crate) lease_deadline: MonoTime,
-    /// While the listing never had presence: when it is removed for that (D5).
-    pub(crate) unproven_until: Option<MonoTime>,
+    /// Whether the listing never had presence.
+    pub(crate) is_unproven: bool,
+    /// When it is removed for that (D5), while it is unproven.
+    pub(crate) unproven_until: MonoTime,
     pub(crate) expires_at: WallTime,
     pub(crate) lease: Fingerprint,
     pub(crate) object: O,
     /// By [`Family::index`].
     pub(crate) presence: [Option<Box<FamilyPresence>>; 2],
     pub(crate) refreshed_last: Family,
+    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) request: Request,
+    /// What was first granted, for exact duplicates of the request.
+    pub(crate) first_expires_at: WallTime,
+    pub(crate) first_ttl: Ttl,
+}
+
+/// What few listings have at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
     pub(crate) unverified: Option<Endpoint>,
     pub(crate) candidates: Candidates,
-    /// The active attempts on this listing, by their own deadline.
+    /// The active attempts on the listing, by their own deadline.
     pub(crate) attempts: DueHeap,
-    /// Slot of the idempotency record that remembers the registration.
-    pub(crate) remembered: u32,
-    pub(crate) due: u32,
-    pub(crate) in_owner: u32,
-    pub(crate) in_source: u32,
 }
 
 impl<O> Listing<O> {
+    pub(crate) fn owner(&self) -> Principal {
+        Principal { tenant: self.owner_tenant, key: self.owner }
+    }
+
     /// Rule C2 with D5: when the listing is dead.
     pub(crate) fn dead_at(&self) -> MonoTime {
-        self.unproven_until.map_or(self.lease_deadline, |unproven| unproven.min(self.lease_deadline))
+        if self.is_unproven { self.unproven_until.min(self.lease_deadline) } else { self.lease_deadline }
     }
 
     /// Why it is dead at its deadline.
     pub(crate) fn end_by_time(&self) -> ListingEnd {
-        match self.unproven_until {
-            Some(unproven) if unproven < self.lease_deadline => ListingEnd::NeverPresent,
-            Some(_) | None => ListingEnd::Expired,
-        }
+        let never_present = self.is_unproven && self.unproven_until < self.lease_deadline;
+        if never_present { ListingEnd::NeverPresent } else { ListingEnd::Expired }
+    }
+
+    /// When it is next due for cleanup: its own end, or the end of a presence that is counted as live.
+    pub(crate) fn due_at(&self) -> MonoTime {
+        let counted = self.presence.iter().flatten().filter(|presence| presence.is_counted);
+        counted.map(|presence| presence.deadline).fold(self.dead_at(), MonoTime::min)
     }
 
     /// Rule G2: until when it is fresh, as far as is known now; in the past when it is not.
@@ -60,9 +94,18 @@ impl<O> Listing<O> {
         presence.min(self.dead_at())
     }
 
+    /// Whether the projection holds it: some family's presence has not been let go yet.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.presence.iter().flatten().any(|presence| presence.is_counted)
+    }
+
+    pub(crate) fn known(&self, family: Family) -> Option<&FamilyPresence> {
+        self.presence[family.index()].as_deref()
+    }
+
     /// The live presence of a family.
     pub(crate) fn present(&self, family: Family, now: MonoTime) -> Option<&FamilyPresence> {
-        self.presence[family.index()].as_deref().filter(|presence| !presence.deadline.is_past(now))
+        self.known(family).filter(|presence| !presence.deadline.is_past(now))
     }
 
     /// Where an offer goes: the family refreshed last, or the other one if only that is live.
@@ -73,6 +116,37 @@ impl<O> Listing<O> {
         };
         order.into_iter().find_map(|family| self.present(family, now)).map(|presence| presence.endpoint)
     }
+
+    pub(crate) fn attempts(&self) -> &DueHeap {
+        const NONE: &DueHeap = &DueHeap::EMPTY;
+        self.rare.as_deref().map_or(NONE, |rare| &rare.attempts)
+    }
+
+    pub(crate) fn candidates(&self) -> &[std::net::SocketAddr] {
+        self.rare.as_deref().map_or(&[], |rare| rare.candidates.as_slice())
+    }
+
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+}
+
+/// A guest's source in ten bytes instead of the sixteen of an `Option<Source>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CompactSource {
+    None,
+    V4([u8; 4]),
+    V6([u8; 8]),
+}
+
+impl From<Option<Source>> for CompactSource {
+    fn from(source: Option<Source>) -> Self {
+        match source {
+            None => Self::None,
+            Some(Source::V4(address)) => Self::V4(address.to_be_bytes()),
+            Some(Source::V6(prefix)) => Self::V6(prefix.to_be_bytes()),
+        }
+    }
 }
 
 /// One family's verified endpoint; lives as long as the lease, beyond its own deadline (G1).
@@ -80,13 +154,34 @@ impl<O> Listing<O> {
 pub(crate) struct FamilyPresence {
     pub(crate) endpoint: Endpoint,
     pub(crate) deadline: MonoTime,
-    pub(crate) sequence: Option<u64>,
     pub(crate) nonce_issued: MonoTime,
     pub(crate) datagram: Fingerprint,
+    /// The highest accepted sequence, if `has_sequence`.
+    highest: u64,
+    has_sequence: bool,
+    /// Whether it is counted as live: until cleanup lets it lapse.
+    pub(crate) is_counted: bool,
     /// Sequence and time of the last exchange with a fresh nonce: one-way refreshes are measured from here.
     pub(crate) anchor: (u64, MonoTime),
-    /// Position among the live presences, or nowhere.
-    pub(crate) due: u32,
+}
+
+impl FamilyPresence {
+    pub(crate) fn new(command: &crate::domain::Presence, deadline: MonoTime, anchor: (u64, MonoTime)) -> Self {
+        Self {
+            endpoint: command.endpoint,
+            deadline,
+            nonce_issued: command.nonce_issued,
+            datagram: command.datagram,
+            highest: command.sequence.unwrap_or(0),
+            has_sequence: command.sequence.is_some(),
+            is_counted: true,
+            anchor,
+        }
+    }
+
+    pub(crate) fn sequence(&self) -> Option<u64> {
+        self.has_sequence.then_some(self.highest)
+    }
 }
 
 /// A live attempt.
@@ -96,7 +191,7 @@ pub(crate) struct Attempt {
     /// Slot of its listing, which outlives it.
     pub(crate) listing: u32,
     pub(crate) joiner: Principal,
-    pub(crate) source: Option<Source>,
+    pub(crate) source: CompactSource,
     pub(crate) deadline: MonoTime,
     pub(crate) expires_at: WallTime,
     /// Cleared by the joiner's first bind.
@@ -117,12 +212,7 @@ pub(crate) struct Attempt {
     pub(crate) offered: u32,
     pub(crate) created: u64,
     pub(crate) changed: u64,
-    pub(crate) remembered: u32,
-    pub(crate) due: u32,
-    pub(crate) in_listing: u32,
-    pub(crate) in_tenant: u32,
-    pub(crate) in_joiner: u32,
-    pub(crate) in_source: u32,
+    pub(crate) request: Request,
 }
 
 /// A bound slot: first come, first kept.
@@ -184,40 +274,26 @@ impl Attempt {
     }
 }
 
-/// A remembered creation: while its resource lives, and for the retention after (F3).
+/// A creation whose resource has ended, remembered for the retention (F3): the tombstone of what it made.
 #[derive(Debug)]
 pub(crate) struct Remembered {
-    pub(crate) key: IdempotencyKey,
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) expires_at: WallTime,
-    pub(crate) resource: Resource,
-    /// Set when the resource has ended.
+    pub(crate) request: Request,
     pub(crate) until: MonoTime,
-    pub(crate) due: u32,
+    pub(crate) ended: Ended,
 }
 
-/// What a remembered creation created.
+/// What a remembered creation had created.
 #[derive(Debug)]
-pub(crate) enum Resource {
-    Listing { id: ListingId, ttl_ms: u32, state: ListingMemory },
-    Attempt { id: AttemptId, listing: ListingId, state: AttemptMemory },
-}
-
-#[derive(Debug)]
-pub(crate) enum ListingMemory {
-    Live { slot: u32 },
-    Ended { end: ListingEnd, owner: Principal, lease: Fingerprint },
-}
-
-#[derive(Debug)]
-pub(crate) enum AttemptMemory {
-    Live { slot: u32 },
-    Ended(Box<Tombstone>),
+pub(crate) enum Ended {
+    Listing { id: ListingId, end: ListingEnd, owner: PrincipalKey, owner_tenant: TenantId, lease: Fingerprint },
+    Attempt(Box<Tombstone>),
 }
 
 /// An attempt after its end: no endpoints (H5).
 #[derive(Debug)]
 pub(crate) struct Tombstone {
+    pub(crate) id: AttemptId,
+    pub(crate) listing: ListingId,
     pub(crate) reason: EndReason,
     pub(crate) commit: u64,
     pub(crate) joiner: Principal,
@@ -227,25 +303,67 @@ pub(crate) struct Tombstone {
     pub(crate) family: Option<Family>,
 }
 
-/// Where an id leads to.
+/// Where an id or a request's key leads to; packed into the 32 bits of a table's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whereabouts {
-    /// A slot of live records.
-    Live(u32),
+pub(crate) enum Place {
+    /// A slot of live listings.
+    Listing(u32),
+    /// A slot of live attempts.
+    Attempt(u32),
     /// A slot of remembered requests.
-    Remembered(u32),
+    Memory(u32),
 }
 
-/// A record with a key of its own, an end, and nothing else: a revocation or a single-use key.
-#[derive(Debug)]
-pub(crate) struct Timed<K> {
-    pub(crate) key: K,
-    pub(crate) until: MonoTime,
-    pub(crate) due: u32,
+impl Place {
+    /// Pools have at most 16 million records, see [`crate::domain::Limits::check`].
+    const SLOT_BITS: u32 = 30;
+    const SLOT_MASK: u32 = (1 << Self::SLOT_BITS) - 1;
+
+    pub(crate) fn pack(self) -> u32 {
+        match self {
+            Self::Memory(slot) => slot,
+            Self::Listing(slot) => 1 << Self::SLOT_BITS | slot,
+            Self::Attempt(slot) => 2 << Self::SLOT_BITS | slot,
+        }
+    }
+
+    pub(crate) fn unpack(entry: u32) -> Self {
+        let slot = entry & Self::SLOT_MASK;
+        match entry >> Self::SLOT_BITS {
+            0 => Self::Memory(slot),
+            1 => Self::Listing(slot),
+            _ => Self::Attempt(slot),
+        }
+    }
 }
 
-impl<K> Timed<K> {
-    pub(crate) fn new(key: K, until: MonoTime) -> Self {
-        Self { key, until, due: NOWHERE }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes that bar P9 is built on; `benches/memory.rs` measures the whole.
+    #[test]
+    fn bar_p9_records_keep_their_size() {
+        type Row = Option<Box<[u8]>>;
+        let sizes = [
+            ("listing, with its row's place", size_of::<Listing<Row>>(), 192),
+            ("presence of a family", size_of::<FamilyPresence>(), 80),
+            ("attempt", size_of::<Attempt>(), 448),
+            ("remembered request", size_of::<Remembered>(), 112),
+            ("entry of a heap", size_of::<super::super::due::Due>(), 16),
+        ];
+        for (what, bytes, at_most) in sizes {
+            println!("{what}: {bytes} bytes");
+            assert!(bytes <= at_most, "{what}: {bytes} bytes, not {at_most}");
+        }
+    }
+
+    #[test]
+    fn places_round_trip() {
+        for slot in [0, 1, 15_999_999, Place::SLOT_MASK] {
+            for place in [Place::Listing(slot), Place::Attempt(slot), Place::Memory(slot)] {
+                assert_eq!(Place::unpack(place.pack()), place);
+            }
+        }
     }
 }

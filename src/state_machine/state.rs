@@ -1,273 +1,353 @@
 //! The collections, and the only places where their indexes are changed together.
 
-use super::due::{DueHeap, NOWHERE};
-use super::pool::{FoldMap, Groups, PREALLOCATED, TimedPool, fold_map};
-use super::record::{
-    Attempt, AttemptMemory, FamilyPresence, Listing, ListingMemory, Remembered, Resource, Whereabouts,
-};
+use super::due::{DueIndex, Positions};
+use super::groups::Groups;
+use super::pool::TimedPool;
+use super::record::{Attempt, CompactSource, Ended, FamilyPresence, Listing, Place, Remembered, Request};
+use super::scopes::Scopes;
+use super::table::{Table, fold};
 use crate::domain::{
-    AttemptId, Family, IdempotencyKey, Limits, ListingId, MonoTime, PrincipalKey, ReplayKey, Scope, Source, Subject,
-    TenantId,
+    AttemptId, Family, IdempotencyKey, Limits, ListingId, MonoTime, PrincipalKey, ReplayKey, Scope, Subject, TenantId,
 };
 use slab::Slab;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+
+/// Records for which address space is reserved at start, so that growth does not copy them inside a transition; pages
+/// are touched when they are used. Only idempotency records can be more, their room then grows by doubling.
+const RESERVED: usize = 1 << 20;
 
 /// Everything that drain lets go of at once.
 #[derive(Debug)]
 pub(crate) struct State<O> {
     pub(crate) listings: Slab<Listing<O>>,
-    pub(crate) listing_ids: FoldMap<ListingId, Whereabouts>,
-    pub(crate) listings_due: DueHeap,
+    listing_ids: Table,
+    /// Live listings by [`Listing::due_at`]: one timer for the lease and both presences.
+    pub(crate) listings_due: DueIndex,
     pub(crate) by_owner: Groups<PrincipalKey>,
-    pub(crate) listings_by_source: Groups<Source>,
+    pub(crate) listings_by_source: Groups<CompactSource>,
     /// Listings that never had presence.
     pub(crate) unproven: u32,
-    /// Live presences by deadline; the slot is twice the listing's plus the family's index.
-    pub(crate) presence_due: DueHeap,
+    /// Presences that are counted as live.
+    pub(crate) present: u32,
     pub(crate) attempts: Slab<Attempt>,
-    pub(crate) attempt_ids: FoldMap<AttemptId, Whereabouts>,
-    pub(crate) attempts_due: DueHeap,
+    attempt_ids: Table,
+    pub(crate) attempts_due: DueIndex,
+    /// Positions in the heaps of attempts that listings have.
+    in_listing: Positions,
     pub(crate) by_tenant: Groups<TenantId>,
     pub(crate) by_joiner: Groups<PrincipalKey>,
-    pub(crate) attempts_by_source: Groups<Source>,
+    pub(crate) attempts_by_source: Groups<CompactSource>,
+    /// Requests whose resource has ended; those of live resources are remembered by the resource itself.
     pub(crate) remembered: Slab<Remembered>,
-    pub(crate) remembered_keys: FoldMap<IdempotencyKey, u32>,
-    /// Remembered requests whose resource has ended.
-    pub(crate) remembered_due: DueHeap,
+    pub(crate) remembered_due: DueIndex,
+    request_keys: Table,
     pub(crate) revocations: TimedPool<Subject>,
     pub(crate) replay: TimedPool<ReplayKey>,
-    /// Protocols in use, each text kept once, with the number of listings.
-    protocols: BTreeMap<Arc<str>, u32>,
+    pub(crate) scopes: Scopes,
 }
 
 impl<O> State<O> {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let room = |ceiling: u32| (ceiling as usize).min(PREALLOCATED);
+        let room = |ceiling: u32| (ceiling as usize).min(RESERVED);
         let (listings, attempts, remembered) = (room(limits.listings), room(limits.attempts), room(limits.idempotency));
         Self {
             listings: Slab::with_capacity(listings),
-            listing_ids: fold_map(listings),
-            listings_due: DueHeap::with_capacity(listings),
+            listing_ids: Table::new(),
+            listings_due: DueIndex::with_capacity(listings),
             by_owner: Groups::new(),
             listings_by_source: Groups::new(),
             unproven: 0,
-            presence_due: DueHeap::with_capacity(listings),
+            present: 0,
             attempts: Slab::with_capacity(attempts),
-            attempt_ids: fold_map(attempts),
-            attempts_due: DueHeap::with_capacity(attempts),
+            attempt_ids: Table::new(),
+            attempts_due: DueIndex::with_capacity(attempts),
+            in_listing: Positions::default(),
             by_tenant: Groups::new(),
             by_joiner: Groups::new(),
             attempts_by_source: Groups::new(),
             remembered: Slab::with_capacity(remembered),
-            remembered_keys: fold_map(remembered),
-            remembered_due: DueHeap::default(),
-            revocations: TimedPool::with_capacity(limits.revocations as usize),
-            replay: TimedPool::with_capacity(limits.replay as usize),
-            protocols: BTreeMap::new(),
+            remembered_due: DueIndex::with_capacity(remembered),
+            request_keys: Table::new(),
+            revocations: TimedPool::new(),
+            replay: TimedPool::new(),
+            scopes: Scopes::default(),
         }
     }
 
     // ---- listings ----
 
-    pub(crate) fn insert_listing(&mut self, mut listing: Listing<O>) -> u32 {
-        listing.scope = self.intern(listing.scope);
-        let (id, owner, source, dead_at) = (listing.id, listing.owner.key, listing.source, listing.dead_at());
-        let remembered = listing.remembered as usize;
+    /// Where a listing's id leads to.
+    pub(crate) fn listing_place(&self, id: ListingId) -> Option<Place> {
+        let is_it = |entry| match Place::unpack(entry) {
+            Place::Listing(slot) => self.listings[slot as usize].id == id,
+            Place::Memory(slot) => self.remembered[slot as usize].listing_id() == Some(id),
+            Place::Attempt(_) => false,
+        };
+        self.listing_ids.get(fold(id), is_it).map(Place::unpack)
+    }
+
+    pub(crate) fn insert_listing(&mut self, listing: Listing<O>) -> u32 {
+        let (id, key, dead_at, is_guest) =
+            (listing.id, listing.request.key, listing.dead_at(), listing.source != CompactSource::None);
         let slot = self.listings.insert(listing) as u32;
-        self.listing_ids.insert(id, Whereabouts::Live(slot));
-        if let Resource::Listing { state, .. } = &mut self.remembered[remembered].resource {
-            *state = ListingMemory::Live { slot };
-        }
+        let place = Place::Listing(slot).pack();
+        self.file_listing_id(id, place);
+        self.file_request(key, place);
         self.unproven += 1;
-        let listings = &mut self.listings;
-        self.listings_due.push(dead_at, slot, &mut |slot, at| listings[slot as usize].due = at);
-        self.by_owner.push(owner, dead_at, slot, &mut |slot, at| listings[slot as usize].in_owner = at);
-        if let Some(source) = source {
-            self.listings_by_source.push(source, dead_at, slot, &mut |slot, at| listings[slot as usize].in_source = at);
+        self.listings_due.push(dead_at, slot);
+        let listings = &self.listings;
+        self.by_owner.push(slot, |slot| owner(listings, slot));
+        if is_guest {
+            self.listings_by_source.push(slot, |slot| guest(listings, slot));
         }
         slot
     }
 
-    /// Moves a listing to its present deadline in every index.
+    /// Files a listing under its present deadlines in every index.
     pub(crate) fn reschedule_listing(&mut self, slot: u32) {
-        let listings = &mut self.listings;
-        let listing = &listings[slot as usize];
-        let (dead_at, owner, source) = (listing.dead_at(), listing.owner.key, listing.source);
-        let (due, in_owner, in_source) = (listing.due, listing.in_owner, listing.in_source);
-        self.listings_due.reschedule(due, dead_at, &mut |slot, at| listings[slot as usize].due = at);
-        self.by_owner.reschedule(owner, in_owner, dead_at, &mut |slot, at| listings[slot as usize].in_owner = at);
-        if let Some(source) = source {
-            let place = &mut |slot: u32, at| listings[slot as usize].in_source = at;
-            self.listings_by_source.reschedule(source, in_source, dead_at, place);
-        }
+        self.listings_due.reschedule(slot, self.listings[slot as usize].due_at());
+        let listings = &self.listings;
+        self.by_owner.reschedule(slot, |slot| owner(listings, slot));
+        self.listings_by_source.reschedule(slot, |slot| guest(listings, slot));
     }
 
-    /// Takes a listing out of every collection but the remembered requests. Its attempts are gone already.
-    pub(crate) fn remove_listing(&mut self, slot: u32) -> Listing<O> {
-        let listings = &mut self.listings;
-        let listing = &listings[slot as usize];
-        let (owner, source) = (listing.owner.key, listing.source);
-        let (due, in_owner, in_source) = (listing.due, listing.in_owner, listing.in_source);
-        self.listings_due.remove(due, &mut |slot, at| listings[slot as usize].due = at);
-        self.by_owner.remove(owner, in_owner, &mut |slot, at| listings[slot as usize].in_owner = at);
-        if let Some(source) = source {
-            let place = &mut |slot: u32, at| listings[slot as usize].in_source = at;
-            self.listings_by_source.remove(source, in_source, place);
+    /// Takes a listing out of every collection and leaves the memory of its request. Its attempts are gone already.
+    pub(crate) fn remove_listing(
+        &mut self,
+        slot: u32,
+        end: crate::domain::ListingEnd,
+        until: MonoTime,
+    ) -> (Listing<O>, Scope) {
+        self.listings_due.remove(slot);
+        let listings = &self.listings;
+        self.by_owner.remove(slot, |slot| owner(listings, slot));
+        if listings[slot as usize].source != CompactSource::None {
+            self.listings_by_source.remove(slot, |slot| guest(listings, slot));
         }
-        self.lapse_presence(slot, Family::V4);
-        self.lapse_presence(slot, Family::V6);
         let listing = self.listings.remove(slot as usize);
-        debug_assert!(listing.attempts.is_empty());
-        self.unproven -= u32::from(listing.unproven_until.is_some());
-        self.release(&listing.scope);
-        listing
+        debug_assert!(listing.attempts().is_empty());
+        self.unproven -= u32::from(listing.is_unproven);
+        self.present -= listing.presence.iter().flatten().map(|known| u32::from(known.is_counted)).sum::<u32>();
+        let (id, owner, owner_tenant, lease) = (listing.id, listing.owner, listing.owner_tenant, listing.lease);
+        let ended = Ended::Listing { id, end, owner, owner_tenant, lease };
+        let memory = self.retain(Place::Listing(slot), Remembered { request: listing.request, until, ended });
+        self.listing_ids.replace(fold(id), Place::Listing(slot).pack(), memory.pack());
+        let scope = self.scopes.release(listing.scope);
+        (listing, scope)
+    }
+
+    fn file_listing_id(&mut self, id: ListingId, place: u32) {
+        let (listings, remembered) = (&self.listings, &self.remembered);
+        self.listing_ids.insert(fold(id), place, |entry| match Place::unpack(entry) {
+            Place::Listing(slot) => fold(listings[slot as usize].id),
+            Place::Memory(slot) => remembered[slot as usize].listing_id().map_or(0, fold),
+            Place::Attempt(_) => 0,
+        });
     }
 
     // ---- presence ----
 
-    /// Sets a family's deadline and counts it as live.
-    pub(crate) fn schedule_presence(&mut self, slot: u32, family: Family) {
-        let listings = &mut self.listings;
-        let Some(presence) = listings[slot as usize].presence[family.index()].as_deref() else { return };
-        let (due, deadline) = (presence.due, presence.deadline);
-        let mut place = |slot: u32, at| place_presence(listings, slot, at);
-        if due == NOWHERE {
-            self.presence_due.push(deadline, slot * 2 + family.index() as u32, &mut place);
-        } else {
-            self.presence_due.reschedule(due, deadline, &mut place);
+    /// Sets a family's presence and counts it as live.
+    pub(crate) fn set_presence(&mut self, slot: u32, family: Family, presence: FamilyPresence) {
+        let known = &mut self.listings[slot as usize].presence[family.index()];
+        self.present += u32::from(known.as_ref().is_none_or(|known| !known.is_counted));
+        match known {
+            Some(known) => **known = presence,
+            none => *none = Some(Box::new(presence)),
         }
     }
 
     /// Stops counting a family's presence as live; its endpoint and sequence stay (G1).
     pub(crate) fn lapse_presence(&mut self, slot: u32, family: Family) {
-        let listings = &mut self.listings;
-        let Some(presence) = listings[slot as usize].presence[family.index()].as_deref() else { return };
-        if presence.due != NOWHERE {
-            self.presence_due.remove(presence.due, &mut |slot, at| place_presence(listings, slot, at));
+        if let Some(known) = &mut self.listings[slot as usize].presence[family.index()] {
+            self.present -= u32::from(std::mem::take(&mut known.is_counted));
         }
+        self.listings_due.reschedule(slot, self.listings[slot as usize].due_at());
     }
 
     // ---- attempts ----
 
-    pub(crate) fn insert_attempt(&mut self, attempt: Attempt, tenant: TenantId) -> u32 {
-        let (id, joiner, source, dead_at) = (attempt.id, attempt.joiner.key, attempt.source, attempt.dead_at());
-        let (listing, remembered) = (attempt.listing as usize, attempt.remembered as usize);
+    /// Where an attempt's id leads to.
+    pub(crate) fn attempt_place(&self, id: AttemptId) -> Option<Place> {
+        let is_it = |entry| match Place::unpack(entry) {
+            Place::Attempt(slot) => self.attempts[slot as usize].id == id,
+            Place::Memory(slot) => self.remembered[slot as usize].attempt_id() == Some(id),
+            Place::Listing(_) => false,
+        };
+        self.attempt_ids.get(fold(id), is_it).map(Place::unpack)
+    }
+
+    pub(crate) fn insert_attempt(&mut self, attempt: Attempt) -> u32 {
+        let (id, key, dead_at, listing) = (attempt.id, attempt.request.key, attempt.dead_at(), attempt.listing);
+        let is_guest = attempt.source != CompactSource::None;
         let slot = self.attempts.insert(attempt) as u32;
-        self.attempt_ids.insert(id, Whereabouts::Live(slot));
-        if let Resource::Attempt { state, .. } = &mut self.remembered[remembered].resource {
-            *state = AttemptMemory::Live { slot };
-        }
-        let attempts = &mut self.attempts;
-        self.attempts_due.push(dead_at, slot, &mut |slot, at| attempts[slot as usize].due = at);
-        self.listings[listing].attempts.push(dead_at, slot, &mut |slot, at| attempts[slot as usize].in_listing = at);
-        self.by_tenant.push(tenant, dead_at, slot, &mut |slot, at| attempts[slot as usize].in_tenant = at);
-        self.by_joiner.push(joiner, dead_at, slot, &mut |slot, at| attempts[slot as usize].in_joiner = at);
-        if let Some(source) = source {
-            self.attempts_by_source.push(source, dead_at, slot, &mut |slot, at| attempts[slot as usize].in_source = at);
+        let place = Place::Attempt(slot).pack();
+        self.file_attempt_id(id, place);
+        self.file_request(key, place);
+        self.attempts_due.push(dead_at, slot);
+        self.listings[listing as usize].rare_mut().attempts.push(dead_at, slot, &mut self.in_listing);
+        let attempts = &self.attempts;
+        self.by_tenant.push(slot, |slot| tenant(attempts, slot));
+        self.by_joiner.push(slot, |slot| joiner(attempts, slot));
+        if is_guest {
+            self.attempts_by_source.push(slot, |slot| joining_guest(attempts, slot));
         }
         slot
     }
 
-    /// Moves an attempt to its present deadline in every index.
+    /// Files an attempt under its present deadline in every index.
     pub(crate) fn reschedule_attempt(&mut self, slot: u32) {
-        let attempts = &mut self.attempts;
-        let attempt = &attempts[slot as usize];
-        let (dead_at, listing, joiner, source) = (attempt.dead_at(), attempt.listing, attempt.joiner, attempt.source);
-        let (due, in_listing, in_tenant) = (attempt.due, attempt.in_listing, attempt.in_tenant);
-        let (in_joiner, in_source) = (attempt.in_joiner, attempt.in_source);
-        let in_its_listing = &mut self.listings[listing as usize].attempts;
-        self.attempts_due.reschedule(due, dead_at, &mut |slot, at| attempts[slot as usize].due = at);
-        in_its_listing.reschedule(in_listing, dead_at, &mut |slot, at| attempts[slot as usize].in_listing = at);
-        let place = &mut |slot: u32, at| attempts[slot as usize].in_tenant = at;
-        self.by_tenant.reschedule(joiner.tenant, in_tenant, dead_at, place);
-        let place = &mut |slot: u32, at| attempts[slot as usize].in_joiner = at;
-        self.by_joiner.reschedule(joiner.key, in_joiner, dead_at, place);
-        if let Some(source) = source {
-            let place = &mut |slot: u32, at| attempts[slot as usize].in_source = at;
-            self.attempts_by_source.reschedule(source, in_source, dead_at, place);
-        }
+        let attempts = &self.attempts;
+        let (dead_at, listing) = (attempts[slot as usize].dead_at(), attempts[slot as usize].listing);
+        self.attempts_due.reschedule(slot, dead_at);
+        self.listings[listing as usize].rare_mut().attempts.reschedule(slot, dead_at, &mut self.in_listing);
+        self.by_tenant.reschedule(slot, |slot| tenant(attempts, slot));
+        self.by_joiner.reschedule(slot, |slot| joiner(attempts, slot));
+        self.attempts_by_source.reschedule(slot, |slot| joining_guest(attempts, slot));
     }
 
-    /// Takes an attempt out of every collection but the remembered requests.
-    pub(crate) fn remove_attempt(&mut self, slot: u32) -> Attempt {
-        let attempts = &mut self.attempts;
+    /// Takes an attempt out of every collection and leaves what `ended` makes of it as the memory of its request.
+    pub(crate) fn remove_attempt(&mut self, slot: u32, until: MonoTime, ended: impl FnOnce(&Attempt) -> Ended) {
+        self.attempts_due.remove(slot);
+        let attempts = &self.attempts;
         let attempt = &attempts[slot as usize];
-        let (listing, joiner, source) = (attempt.listing, attempt.joiner, attempt.source);
-        let (due, in_listing, in_tenant) = (attempt.due, attempt.in_listing, attempt.in_tenant);
-        let (in_joiner, in_source) = (attempt.in_joiner, attempt.in_source);
-        let in_its_listing = &mut self.listings[listing as usize].attempts;
-        self.attempts_due.remove(due, &mut |slot, at| attempts[slot as usize].due = at);
-        in_its_listing.remove(in_listing, &mut |slot, at| attempts[slot as usize].in_listing = at);
-        self.by_tenant.remove(joiner.tenant, in_tenant, &mut |slot, at| attempts[slot as usize].in_tenant = at);
-        self.by_joiner.remove(joiner.key, in_joiner, &mut |slot, at| attempts[slot as usize].in_joiner = at);
-        if let Some(source) = source {
-            let place = &mut |slot: u32, at| attempts[slot as usize].in_source = at;
-            self.attempts_by_source.remove(source, in_source, place);
+        self.listings[attempt.listing as usize].rare_mut().attempts.remove(slot, &mut self.in_listing);
+        self.by_tenant.remove(slot, |slot| tenant(attempts, slot));
+        self.by_joiner.remove(slot, |slot| joiner(attempts, slot));
+        if attempt.source != CompactSource::None {
+            self.attempts_by_source.remove(slot, |slot| joining_guest(attempts, slot));
         }
-        self.attempts.remove(slot as usize)
+        let attempt = self.attempts.remove(slot as usize);
+        let remembered = Remembered { request: attempt.request, until, ended: ended(&attempt) };
+        let memory = self.retain(Place::Attempt(slot), remembered);
+        self.attempt_ids.replace(fold(attempt.id), Place::Attempt(slot).pack(), memory.pack());
+    }
+
+    fn file_attempt_id(&mut self, id: AttemptId, place: u32) {
+        let (attempts, remembered) = (&self.attempts, &self.remembered);
+        self.attempt_ids.insert(fold(id), place, |entry| match Place::unpack(entry) {
+            Place::Attempt(slot) => fold(attempts[slot as usize].id),
+            Place::Memory(slot) => remembered[slot as usize].attempt_id().map_or(0, fold),
+            Place::Listing(_) => 0,
+        });
+    }
+
+    pub(crate) fn attempts_of_tenant(&self, key: TenantId) -> usize {
+        self.by_tenant.len_of(key, |slot| tenant(&self.attempts, slot))
+    }
+
+    pub(crate) fn attempts_of_joiner(&self, key: PrincipalKey) -> usize {
+        self.by_joiner.len_of(key, |slot| joiner(&self.attempts, slot))
+    }
+
+    pub(crate) fn attempts_of_source(&self, key: CompactSource) -> usize {
+        self.attempts_by_source.len_of(key, |slot| joining_guest(&self.attempts, slot))
     }
 
     // ---- remembered requests ----
 
-    pub(crate) fn remember(&mut self, record: Remembered) -> u32 {
-        let key = record.key;
-        let slot = self.remembered.insert(record) as u32;
-        self.remembered_keys.insert(key, slot);
-        slot
+    /// Requests that are remembered, by their live resource or after it.
+    pub(crate) fn remembered_len(&self) -> usize {
+        self.listings.len() + self.attempts.len() + self.remembered.len()
     }
 
-    /// Starts the retention of a remembered request whose resource has ended.
-    pub(crate) fn retain_until(&mut self, slot: u32, until: MonoTime) {
-        let remembered = &mut self.remembered;
-        remembered[slot as usize].until = until;
-        self.remembered_due.push(until, slot, &mut |slot, at| remembered[slot as usize].due = at);
+    /// The request that the record at `place` remembers.
+    pub(crate) fn request(&self, place: Place) -> &Request {
+        match place {
+            Place::Listing(slot) => &self.listings[slot as usize].request,
+            Place::Attempt(slot) => &self.attempts[slot as usize].request,
+            Place::Memory(slot) => &self.remembered[slot as usize].request,
+        }
+    }
+
+    /// Where a request's key leads to.
+    pub(crate) fn request_place(&self, key: IdempotencyKey) -> Option<Place> {
+        let is_it = |entry| self.request(Place::unpack(entry)).key == key;
+        self.request_keys.get(fold(key), is_it).map(Place::unpack)
+    }
+
+    fn file_request(&mut self, key: IdempotencyKey, place: u32) {
+        let (listings, attempts, remembered) = (&self.listings, &self.attempts, &self.remembered);
+        self.request_keys.insert(fold(key), place, |entry| match Place::unpack(entry) {
+            Place::Listing(slot) => fold(listings[slot as usize].request.key),
+            Place::Attempt(slot) => fold(attempts[slot as usize].request.key),
+            Place::Memory(slot) => fold(remembered[slot as usize].request.key),
+        });
+    }
+
+    /// Keeps the memory of a request whose resource at `was` has ended, and starts its retention.
+    fn retain(&mut self, was: Place, record: Remembered) -> Place {
+        let (key, until) = (record.request.key, record.until);
+        let slot = self.remembered.insert(record) as u32;
+        self.remembered_due.push(until, slot);
+        self.request_keys.replace(fold(key), was.pack(), Place::Memory(slot).pack());
+        Place::Memory(slot)
     }
 
     /// Forgets a request whose resource has ended.
     pub(crate) fn forget(&mut self, slot: u32) {
-        let remembered = &mut self.remembered;
-        let position = remembered[slot as usize].due;
-        self.remembered_due.remove(position, &mut |slot, at| remembered[slot as usize].due = at);
+        self.remembered_due.remove(slot);
         let record = self.remembered.remove(slot as usize);
-        self.remembered_keys.remove(&record.key);
-        match record.resource {
-            Resource::Listing { id, .. } => self.listing_ids.remove(&id),
-            Resource::Attempt { id, .. } => self.attempt_ids.remove(&id),
-        };
-    }
-
-    // ---- protocols ----
-
-    fn intern(&mut self, scope: Scope) -> Scope {
-        if let Some((known, _)) = self.protocols.get_key_value(&scope.protocol) {
-            let known = known.clone();
-            self.protocols.entry(known.clone()).and_modify(|count| *count += 1);
-            return Scope { protocol: known, ..scope };
-        }
-        self.protocols.insert(scope.protocol.clone(), 1);
-        scope
-    }
-
-    fn release(&mut self, scope: &Scope) {
-        if let Some(count) = self.protocols.get_mut(&scope.protocol) {
-            *count -= 1;
-            if *count == 0 {
-                self.protocols.remove(&scope.protocol);
-            }
+        let place = Place::Memory(slot).pack();
+        self.request_keys.remove(fold(record.request.key), place);
+        match record.ended {
+            Ended::Listing { id, .. } => self.listing_ids.remove(fold(id), place),
+            Ended::Attempt(tombstone) => self.attempt_ids.remove(fold(tombstone.id), place),
         }
     }
 
+    /// The deadline under which an attempt is filed in its listing.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn protocol_counts(&self) -> &BTreeMap<Arc<str>, u32> {
-        &self.protocols
+    pub(crate) fn filed_in_listing(&self, slot: u32) -> Option<MonoTime> {
+        let listing = self.attempts[slot as usize].listing;
+        self.listings[listing as usize].attempts().filed(slot, &self.in_listing)
+    }
+
+    /// Entries of the three tables: listing ids, attempt ids, keys of requests.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn table_lens(&self) -> [usize; 3] {
+        [self.listing_ids.len(), self.attempt_ids.len(), self.request_keys.len()]
     }
 }
 
-/// Tells a presence its position in the due index.
-fn place_presence<O>(listings: &mut Slab<Listing<O>>, slot: u32, at: u32) {
-    let presence: &mut Option<Box<FamilyPresence>> = &mut listings[slot as usize / 2].presence[slot as usize % 2];
-    if let Some(presence) = presence.as_deref_mut() {
-        presence.due = at;
+// What the groups ask of their members: key and deadline.
+
+pub(crate) fn owner<O>(listings: &Slab<Listing<O>>, slot: u32) -> (PrincipalKey, MonoTime) {
+    let listing = &listings[slot as usize];
+    (listing.owner, listing.dead_at())
+}
+
+pub(crate) fn guest<O>(listings: &Slab<Listing<O>>, slot: u32) -> (CompactSource, MonoTime) {
+    let listing = &listings[slot as usize];
+    (listing.source, listing.dead_at())
+}
+
+pub(crate) fn tenant(attempts: &Slab<Attempt>, slot: u32) -> (TenantId, MonoTime) {
+    let attempt = &attempts[slot as usize];
+    (attempt.joiner.tenant, attempt.dead_at())
+}
+
+pub(crate) fn joiner(attempts: &Slab<Attempt>, slot: u32) -> (PrincipalKey, MonoTime) {
+    let attempt = &attempts[slot as usize];
+    (attempt.joiner.key, attempt.dead_at())
+}
+
+pub(crate) fn joining_guest(attempts: &Slab<Attempt>, slot: u32) -> (CompactSource, MonoTime) {
+    let attempt = &attempts[slot as usize];
+    (attempt.source, attempt.dead_at())
+}
+
+impl Remembered {
+    pub(crate) fn listing_id(&self) -> Option<ListingId> {
+        match &self.ended {
+            Ended::Listing { id, .. } => Some(*id),
+            Ended::Attempt(_) => None,
+        }
+    }
+
+    pub(crate) fn attempt_id(&self) -> Option<AttemptId> {
+        match &self.ended {
+            Ended::Attempt(tombstone) => Some(tombstone.id),
+            Ended::Listing { .. } => None,
+        }
     }
 }
