@@ -8,7 +8,7 @@ use rendezvous::clock::Clock;
 use rendezvous::store::{BrowseQuery, PageView, Store};
 use std::hint::black_box;
 use support::report::{Bar, Better, Report};
-use support::{BenchClock, Measured, Random, SCOPES, TENANT};
+use support::{BenchClock, Measured, Random, SCOPES, TENANT, Writer};
 
 const LISTINGS: u64 = 25_000;
 
@@ -84,59 +84,59 @@ struct Runs {
 }
 
 /// All runs of one store; `browse` measures so many pages in blocks of so many.
-fn runs(
-    pages: u64,
-    block: u64,
-    submit: support::Submit<'_>,
-    tick: &(dyn Fn() + Sync),
-    browse: impl Fn(u64, u64, u64) -> Measured + Sync,
-) -> Runs {
-    let readers = |threads, pages, block| {
-        support::on_threads(threads, |seed| {
-            BenchClock::read_ahead();
-            browse(seed + 7, pages, block)
+fn runs((pages, block): (u64, u64), writer: &Writer<'_>, browse: impl Fn(u64, u64, u64) -> Measured + Sync) -> Runs {
+    let beside = |rate, threads, block| {
+        writer.beside(rate, || {
+            support::on_threads(threads, |seed| {
+                BenchClock::read_ahead();
+                browse(seed + 7, pages, block)
+            })
         })
     };
-    let beside = |rate, threads, pages, block| {
-        support::beside_a_writer(rate, LISTINGS, submit, tick, || readers(threads, pages, block))
+    let one = beside(CALM, 1, block).0[0];
+    let two = beside(CALM, 2, block).0;
+    let busy = beside(BUSY, 1, 1);
+    Runs { one, two, busy: (busy.0[0], busy.1), busy_two: beside(BUSY, 2, 1) }
+}
+
+fn lock_runs(queries: &Queries) -> Runs {
+    let (lock, _) = support::single_lock(LISTINGS);
+    let (submit, tick) = (|command| lock.apply(command), || lock.tick());
+    runs((20_000, 1), &Writer::new(LISTINGS, &submit, &tick), |seed, pages, block| {
+        let mut random = Random::new(seed);
+        support::measure(pages, block, |_| {
+            queries.with(&mut random, |query| lock.browse(query, touch)).expect("available");
+        })
+    })
+}
+
+/// The lane's runs, and one more with the reader's instant as an argument.
+fn lane_runs(queries: &Queries) -> (Runs, Measured) {
+    let (lane, clock) = support::lane(LISTINGS);
+    let (submit, tick) = (|command| lane.submit_blocking(command), || lane.tick());
+    let writer = Writer::new(LISTINGS, &submit, &tick);
+    let runs = runs((3_000_000, BLOCK), &writer, |seed, pages, block| {
+        let (mut random, mut reader) = (Random::new(seed), lane.reader());
+        support::measure(pages, block, |_| {
+            queries.with(&mut random, |query| reader.browse(query, touch)).expect("available");
+        })
+    });
+    let by_argument = || {
+        BenchClock::read_ahead();
+        let (mut random, mut reader, now) = (Random::new(7), lane.reader(), clock.mono());
+        support::measure(3_000_000, BLOCK, |_| {
+            queries.with(&mut random, |query| reader.browse_at(now, query, touch)).expect("available");
+        })
     };
-    let one = beside(CALM, 1, pages, block).0[0];
-    let two = beside(CALM, 2, pages, block).0;
-    let busy = beside(BUSY, 1, pages, 1);
-    Runs { one, two, busy: (busy.0[0], busy.1), busy_two: beside(BUSY, 2, pages, 1) }
+    let by_argument = writer.beside(CALM, || support::on_threads(1, |_| by_argument())[0]).0;
+    (runs, by_argument)
 }
 
 fn table() {
     let queries = Queries::new();
-    let lock_runs = {
-        let (lock, _) = support::single_lock(LISTINGS);
-        runs(20_000, 1, &|command| lock.apply(command), &|| lock.tick(), |seed, pages, block| {
-            let mut random = Random::new(seed);
-            support::measure(pages, block, |_| {
-                queries.with(&mut random, |query| lock.browse(query, touch)).expect("available");
-            })
-        })
-    };
-    let (lane, clock) = support::lane(LISTINGS);
-    let lane_runs =
-        runs(3_000_000, BLOCK, &|command| lane.submit_blocking(command), &|| lane.tick(), |seed, pages, block| {
-            let (mut random, mut reader) = (Random::new(seed), lane.reader());
-            support::measure(pages, block, |_| {
-                queries.with(&mut random, |query| reader.browse(query, touch)).expect("available");
-            })
-        });
-    let by_argument = {
-        let run = || {
-            BenchClock::read_ahead();
-            let (mut random, mut reader, now) = (Random::new(7), lane.reader(), clock.mono());
-            support::measure(3_000_000, BLOCK, |_| {
-                queries.with(&mut random, |query| reader.browse_at(now, query, touch)).expect("available");
-            })
-        };
-        let submit = |command| lane.submit_blocking(command);
-        support::beside_a_writer(CALM, LISTINGS, &submit, &|| lane.tick(), || support::on_threads(1, |_| run())[0]).0
-    };
-    report(&lock_runs, &lane_runs, by_argument);
+    let lock = lock_runs(&queries);
+    let (lane, by_argument) = lane_runs(&queries);
+    report(&lock, &lane, by_argument);
 }
 
 fn report(lock: &Runs, lane: &Runs, by_argument: Measured) {

@@ -18,9 +18,6 @@ use std::process;
 use std::sync::Arc;
 use support::BenchClock;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const SIZES: [u64; 3] = [25_000, 250_000, 1_000_000];
 /// Bar P9, for the lane at the largest size.
 const BAR_BYTES: f64 = 700.0;

@@ -14,8 +14,8 @@ use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::single_lock::SingleLock;
 use rendezvous::store::{NoObserver, Store};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,13 +35,20 @@ thread_local! {
     static AHEAD_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's clock, ahead on threads that say so.
+/// The system's clock, moved on by what a bench asks for, and ahead on threads that say so.
 #[derive(Clone)]
-pub struct BenchClock(SystemClock);
+pub struct BenchClock {
+    system: SystemClock,
+    moved_ns: Arc<AtomicU64>,
+}
 
 impl BenchClock {
     pub fn new() -> Self {
-        Self(SystemClock::new())
+        Self { system: SystemClock::new(), moved_ns: Arc::new(AtomicU64::new(0)) }
+    }
+
+    pub fn advance_ms(&self, ms: u64) {
+        self.moved_ns.fetch_add(ms * 1_000_000, Ordering::Relaxed);
     }
 
     /// From now on this thread reads the clock so far ahead that one lease in a hundred has ended for it. The writer
@@ -53,11 +60,11 @@ impl BenchClock {
 
 impl Clock for BenchClock {
     fn mono(&self) -> MonoTime {
-        MonoTime(self.0.mono().0 + AHEAD_NS.get())
+        MonoTime(self.system.mono().0 + self.moved_ns.load(Ordering::Relaxed) + AHEAD_NS.get())
     }
 
     fn wall(&self) -> WallTime {
-        self.0.wall()
+        self.system.wall()
     }
 }
 
@@ -197,44 +204,52 @@ fn fill(clock: &BenchClock, listings: u64, submit: Submit<'_>) {
 /// How a bench submits to either store.
 pub type Submit<'a> = &'a (dyn Fn(Command) -> Result<Reply, Failure> + Sync);
 
-/// A writer with a fixed rate beside the measurement: renewals, each tenth of which changes what browsers see, and the
-/// tick that the server makes. It works off what is due once a millisecond. Returns what `measured` returns, and which
-/// part of its rate the writer kept.
-pub fn beside_a_writer<R>(
-    per_second: u64,
-    listings: u64,
-    submit: Submit<'_>,
-    tick: &(dyn Fn() + Sync),
-    measured: impl FnOnce() -> R,
-) -> (R, f64) {
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let mut random = Random::new(99);
-            let mut versions = vec![1_u64; listings as usize];
-            let (start, mut sent, mut ticked) = (Instant::now(), 0_u64, Instant::now());
-            while !is_over.load(Ordering::Relaxed) {
-                let due = (start.elapsed().as_secs_f64() * per_second as f64) as u64;
-                for _ in sent..due {
-                    let n = random.below(listings);
-                    let version = &mut versions[n as usize];
-                    let command = if random.below(10) == 0 { rename(n, *version, sent) } else { renew(n, *version) };
-                    submit(command).expect("an accepted renewal");
-                    *version += 1;
-                    sent += 1;
-                }
-                if ticked.elapsed() >= Duration::from_millis(20) {
-                    tick();
-                    ticked = Instant::now();
-                }
-                thread::sleep(Duration::from_millis(1));
+/// A writer with a fixed rate beside a measurement: renewals, each tenth of which changes what browsers see, and the
+/// tick that the server makes. It works off what is due once a millisecond.
+pub struct Writer<'a> {
+    submit: Submit<'a>,
+    tick: &'a (dyn Fn() + Sync),
+    versions: Mutex<Vec<u64>>,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(listings: u64, submit: Submit<'a>, tick: &'a (dyn Fn() + Sync)) -> Self {
+        Self { submit, tick, versions: Mutex::new(vec![1; listings as usize]) }
+    }
+
+    /// Returns what `measured` returns, and which part of its rate the writer kept meanwhile.
+    pub fn beside<R>(&self, per_second: u64, measured: impl FnOnce() -> R) -> (R, f64) {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| self.write_until(per_second, &is_over));
+            let result = measured();
+            is_over.store(true, Ordering::Relaxed);
+            (result, writer.join().expect("the writer"))
+        })
+    }
+
+    fn write_until(&self, per_second: u64, is_over: &AtomicBool) -> f64 {
+        let mut versions = self.versions.lock().expect("one writer at a time");
+        let mut random = Random::new(99);
+        let (start, mut sent, mut ticked) = (Instant::now(), 0_u64, Instant::now());
+        while !is_over.load(Ordering::Relaxed) {
+            let due = (start.elapsed().as_secs_f64() * per_second as f64) as u64;
+            for _ in sent..due {
+                let n = random.below(versions.len() as u64);
+                let version = &mut versions[n as usize];
+                let command = if random.below(10) == 0 { rename(n, *version, sent) } else { renew(n, *version) };
+                (self.submit)(command).expect("an accepted renewal");
+                *version += 1;
+                sent += 1;
             }
-            sent as f64 / (start.elapsed().as_secs_f64() * per_second as f64)
-        });
-        let result = measured();
-        is_over.store(true, Ordering::Relaxed);
-        (result, writer.join().expect("the writer"))
-    })
+            if ticked.elapsed() >= Duration::from_millis(20) {
+                (self.tick)();
+                ticked = Instant::now();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        sent as f64 / (start.elapsed().as_secs_f64() * per_second as f64)
+    }
 }
 
 /// The same measurement on several threads at once.
