@@ -3,7 +3,7 @@
 #![cfg(feature = "server")]
 
 use rendezvous::credentials::{InstanceKey, REALM, Secret, presence_username};
-use rendezvous::domain::{InstanceId, ListingId, MonoTime, OFFERS_MAX, Present};
+use rendezvous::domain::{InstanceId, ListingId, MonoTime, Offers, Present};
 use rendezvous::edge::udp::{
     Arrival, Ask, Budgets, Decision, Entropy, Listener, Local, Protocol, Reason, Responder, Silence, Transmit,
 };
@@ -120,7 +120,7 @@ fn a_stock_client_logs_in_at_the_challenging_listener_without_our_attributes() {
     let Ask::Presence(presence) = question.ask else { panic!("not presence") };
     assert_eq!((presence.listing, presence.sequence), (LISTING, None));
 
-    let present = Present { deadline: NOW.plus_ms(65_000), offers: [None; OFFERS_MAX], draining: None };
+    let present = Present { deadline: NOW.plus_ms(65_000), offers: Offers::default(), draining: None };
     let result = Ok(Applied { value: present, commit: 5, replayed: false });
     let success = responder.answerer().presence(&question.reply, result, NOW);
     let success = Message::from_bytes(&success.bytes).unwrap();

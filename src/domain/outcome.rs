@@ -25,7 +25,7 @@ pub enum Outcome {
     /// The slot is bound, by this datagram or the identical one before.
     Bound(Bound),
     /// The two sides, handed out once.
-    Introduced(Introduction),
+    Introduced(Box<Introduction>),
     /// The gate is open.
     Admitted,
     /// The attempt has ended.
@@ -87,13 +87,35 @@ pub struct Offer {
     pub deadline: MonoTime,
 }
 
+/// At most [`OFFERS_MAX`] offers. Most presence answers have none, and are small for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offers(Option<Box<[Option<Offer>; OFFERS_MAX]>>);
+
+impl Offers {
+    /// The offers in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Offer> {
+        self.0.iter().flat_map(|offers| offers.iter().flatten())
+    }
+}
+
+impl FromIterator<Offer> for Offers {
+    /// Keeps the first [`OFFERS_MAX`].
+    fn from_iter<I: IntoIterator<Item = Offer>>(offers: I) -> Self {
+        let mut kept = Self(None);
+        for (place, offer) in offers.into_iter().take(OFFERS_MAX).enumerate() {
+            kept.0.get_or_insert_default()[place] = Some(offer);
+        }
+        kept
+    }
+}
+
 /// Result of a presence datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Present {
     /// When this family's presence ends.
     pub deadline: MonoTime,
     /// Pending attempts, least delivered first.
-    pub offers: [Option<Offer>; OFFERS_MAX],
+    pub offers: Offers,
     /// The drain deadline while the drain window runs.
     pub draining: Option<MonoTime>,
 }

@@ -38,7 +38,7 @@ impl<O: ListingObject> Machine<O> {
         self.consumable(slot)?;
         self.touch_attempt(slot);
         self.introduce(slot, now);
-        Ok(Outcome::Introduced(self.introduction(slot, now)))
+        Ok(Outcome::Introduced(Box::new(self.introduction(slot, now))))
     }
 
     /// A wrong capability and another listing's attempt look absent; an end is told to who holds the capability.

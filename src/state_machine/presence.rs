@@ -3,8 +3,8 @@
 use super::record::{FamilyPresence, Gate};
 use super::{Change, ListingObject, Machine};
 use crate::domain::{
-    Endpoint, MonoTime, NoteUnverified, OFFERS_MAX, Offer, Outcome, Presence, Present, Rejection, Replay, Resource,
-    Role,
+    Endpoint, MonoTime, NoteUnverified, OFFERS_MAX, Offer, Offers, Outcome, Presence, Present, Rejection, Replay,
+    Resource, Role,
 };
 
 /// A first sequence at or above this leaves no room to grow.
@@ -137,7 +137,7 @@ impl<O: ListingObject> Machine<O> {
     }
 
     /// Up to four pending attempts, least delivered first; handing one out counts as a delivery.
-    fn offers(&mut self, slot: u32, now: MonoTime) -> [Option<Offer>; OFFERS_MAX] {
+    fn offers(&mut self, slot: u32, now: MonoTime) -> Offers {
         /// After every pending attempt, by how often it was offered, its creation and its slot.
         const NOBODY: (u32, u64, u32) = (u32::MAX, u64::MAX, u32::MAX);
         let mut least = [NOBODY; OFFERS_MAX];
@@ -154,14 +154,13 @@ impl<O: ListingObject> Machine<O> {
             }
         }
         let at_the_latest = self.at_the_latest(MonoTime::NEVER);
-        let mut offers = [None; OFFERS_MAX];
         let pending = least.into_iter().filter(|place| *place != NOBODY);
-        for (offer, (_, _, slot)) in offers.iter_mut().zip(pending) {
+        let offer = |(_, _, slot): (u32, u64, u32)| {
             let attempt = &mut self.state.attempts[slot as usize];
             attempt.offered = attempt.offered.saturating_add(1);
-            *offer = Some(Offer { attempt: attempt.id, deadline: attempt.deadline.min(at_the_latest) });
-        }
-        offers
+            Offer { attempt: attempt.id, deadline: attempt.deadline.min(at_the_latest) }
+        };
+        pending.map(offer).collect()
     }
 
     pub(crate) fn note_unverified(&mut self, now: MonoTime, command: NoteUnverified) -> Result<Outcome, Rejection> {

@@ -292,9 +292,9 @@ fn offers_are_least_delivered_first<B: Backend>() {
     let mut offered = Vec::new();
     for _ in 0..3 {
         let offers = world.present(&host, v4(1, 4_000)).offers;
-        assert!(offers.iter().flatten().all(|offer| offer.deadline == deadline));
-        assert_eq!(offers.iter().flatten().count(), OFFERS_MAX);
-        offered.extend(offers.into_iter().flatten().map(|offer| offer.attempt));
+        assert!(offers.iter().all(|offer| offer.deadline == deadline));
+        assert_eq!(offers.iter().count(), OFFERS_MAX);
+        offered.extend(offers.iter().map(|offer| offer.attempt));
     }
     assert!(all.iter().all(|id| offered[..8].contains(id)), "two datagrams tell of all six");
     let told = |id: &AttemptId| offered.iter().filter(|other| *other == id).count();

@@ -168,7 +168,7 @@ fn rule_j2_answers_promise_nothing_beyond_the_deadline<B: Backend>() {
     world.ok(Command::Drain { window_ms: 10_000 });
     let deadline = world.now().plus_ms(10_000);
     let again = world.presence_ok(before);
-    assert_eq!((again.deadline, again.offers[0].map(|offer| offer.deadline)), (deadline, Some(deadline)));
+    assert_eq!((again.deadline, again.offers.iter().next().map(|offer| offer.deadline)), (deadline, Some(deadline)));
     assert_eq!(world.present(&host, v4(1, 4_000)).deadline, deadline);
     assert_eq!(world.bind_and_consume(&attempt, Role::Host, v4(1, 4_000)).deadline, deadline);
     let bound = world.bind_and_consume(&attempt, Role::Joiner, v4(2, 5_000));

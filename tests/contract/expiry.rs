@@ -105,7 +105,7 @@ fn rule_c2_an_attempt_ends_at_its_deadline_on_every_path<B: Backend>() {
         ("pending", |world, host, _| world.pending(host, 0).len() == 1),
         ("count", |world, _, _| world.status().attempts.live == 1),
         ("admit", |world, host, attempt| world.submit(attempt.admit(host.authority())).is_ok()),
-        ("offer", |world, host, _| world.present(host, v4(1, 4_000)).offers.iter().flatten().count() == 1),
+        ("offer", |world, host, _| world.present(host, v4(1, 4_000)).offers.iter().count() == 1),
     ];
     for (path, alive) in paths {
         for (off_ns, expected) in AROUND {

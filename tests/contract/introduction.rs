@@ -19,7 +19,7 @@ contract!(
 
 fn introduced<B: Backend>(world: &World<B>, attempt: &Try) -> Introduction {
     match world.ok(attempt.consume()) {
-        Outcome::Introduced(introduction) => introduction,
+        Outcome::Introduced(introduction) => *introduction,
         other => panic!("{other:?}"),
     }
 }

@@ -53,7 +53,7 @@ fn offers(model: &Model, listing: ListingId, present: &Present) -> bool {
         attempt.is_some_and(|attempt| attempt.slots[Role::Host.index()].iter().all(Option::is_none))
     };
     let least = pending.iter().filter(unheard).count().min(OFFERS_MAX);
-    let offered: Vec<Offer> = present.offers.iter().flatten().copied().collect();
+    let offered: Vec<Offer> = present.offers.iter().copied().collect();
     let distinct: BTreeSet<AttemptId> = offered.iter().map(|offer| offer.attempt).collect();
     let deadlines = offered.iter().all(|offer| {
         model

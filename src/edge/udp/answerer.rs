@@ -55,7 +55,7 @@ impl Answerer {
         let mut answer = success(reply)
             .u32(AttributeType::RV_LIFETIME, left_ms(present.value.deadline, now))
             .u64(AttributeType::RV_COMMIT, present.commit);
-        for offer in present.value.offers.iter().flatten() {
+        for offer in present.value.offers.iter() {
             answer = answer.offer(offer.attempt.0, left_ms(offer.deadline, now));
         }
         if let Some(deadline) = present.value.draining {

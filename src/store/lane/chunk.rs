@@ -1,7 +1,7 @@
 //! Chunks: runs of up to [`ROWS_MAX`] rows in listing-id order, immutable but for their deadlines.
 //!
 //! All rows of a chunk share one buffer, each followed by a comma, so that a run of rows is one slice. Deadlines are
-//! atomics beside it: the writer moves them in place (rule S4). Readers compare one lower bound per chunk, in the common
+//! atomics: the writer moves them in place (rule S4). Readers compare one lower bound per chunk, in the common
 //! case; below it one per group of rows, and only in a group with an ended lease each row.
 //! One writer at a time stores; readers load relaxed, because each deadline stands for itself and whoever learns of
 //! an acknowledgement learns of the stores before it (model `removal_is_seen`).
@@ -28,14 +28,28 @@ pub(crate) struct Entry {
     pub(crate) row: Box<[u8]>,
 }
 
-/// What a reader looks up for a row; together, so that it is one cache line.
+/// What is looked up for a row, together: mostly one cache line.
 #[derive(Debug)]
 struct Row {
-    id: ListingId,
+    /// Upper and lower half, so that a row needs no padding.
+    id: [u64; 2],
+    deadline: AtomicU64,
     /// Sum of the rows' digests up to and with this one: a run's digest is one difference.
     sum: u64,
     /// Where it ends in the chunk's JSON, its comma included.
     end: u32,
+}
+
+impl Row {
+    #[inline]
+    fn id(&self) -> ListingId {
+        ListingId(u128::from(self.id[0]) << 64 | u128::from(self.id[1]))
+    }
+
+    #[inline]
+    fn deadline(&self) -> u64 {
+        self.deadline.load(Ordering::Relaxed)
+    }
 }
 
 /// See the module's documentation.
@@ -49,7 +63,6 @@ pub(crate) struct Chunk {
     earliest: AtomicU64,
     rows: Box<[Row]>,
     json: Bytes,
-    deadlines: Box<[AtomicU64]>,
     ranks: Ranks<ROWS_MAX>,
     /// At or before every deadline of each group of rows.
     group_earliest: [AtomicU64; ROWS_MAX / GROUP],
@@ -67,7 +80,8 @@ impl Chunk {
             json.extend_from_slice(row.json);
             json.push(b',');
             sum = sum.wrapping_add(row.digest);
-            kept.push(Row { id: row.id, sum, end: json.len() as u32 });
+            let id = [(row.id.0 >> 64) as u64, row.id.0 as u64];
+            kept.push(Row { id, deadline: AtomicU64::new(row.deadline), sum, end: json.len() as u32 });
             public |= u64::from(row.public) << position;
             earliest[position / GROUP] = earliest[position / GROUP].min(row.deadline);
         }
@@ -77,7 +91,6 @@ impl Chunk {
             earliest: AtomicU64::new(earliest.into_iter().min().unwrap_or(u64::MAX)),
             rows: kept.into(),
             json: json.into(),
-            deadlines: rows.iter().map(|row| AtomicU64::new(row.deadline)).collect(),
             ranks: Ranks::new(rows.len(), |position| rows[position].id),
             group_earliest: earliest.map(AtomicU64::new),
         })
@@ -90,7 +103,7 @@ impl Chunk {
     /// A copy with `entry` put in or replaced; two chunks when one would be too large.
     pub(crate) fn with(&self, epoch: u64, entry: &Entry) -> (Arc<Self>, Option<Arc<Self>>) {
         let mut rows: Vec<RowRef<'_>> = self.row_refs().collect();
-        match self.rows.binary_search_by_key(&entry.id, |row| row.id) {
+        match self.rows.binary_search_by_key(&entry.id, Row::id) {
             Ok(position) => rows[position] = entry.as_row(),
             Err(position) => rows.insert(position, entry.as_row()),
         }
@@ -121,21 +134,21 @@ impl Chunk {
     }
 
     pub(crate) fn id(&self, position: usize) -> ListingId {
-        self.rows[position].id
+        self.rows[position].id()
     }
 
     pub(crate) fn first_id(&self) -> ListingId {
-        self.rows[0].id
+        self.rows[0].id()
     }
 
     pub(crate) fn find(&self, id: ListingId) -> Option<usize> {
-        self.ranks.find(id, |position| self.rows[position].id)
+        self.ranks.find(id, |position| self.rows[position].id())
     }
 
     /// The position of the first row after `id`.
     #[inline]
     pub(crate) fn after(&self, id: ListingId) -> usize {
-        self.ranks.up_to(id, |position| self.rows[position].id)
+        self.ranks.up_to(id, |position| self.rows[position].id())
     }
 
     pub(crate) fn row(&self, position: usize) -> &[u8] {
@@ -143,17 +156,24 @@ impl Chunk {
     }
 
     pub(crate) fn deadline(&self, position: usize) -> MonoTime {
-        MonoTime(self.deadlines[position].load(Ordering::Relaxed))
+        MonoTime(self.rows[position].deadline())
     }
 
     /// Moves one deadline, keeping the lower bounds exact. Only the writer calls it.
     pub(crate) fn move_deadline(&self, position: usize, deadline: MonoTime) {
-        self.deadlines[position].store(deadline.0, Ordering::Relaxed);
+        let before = self.rows[position].deadline();
+        self.rows[position].deadline.store(deadline.0, Ordering::Relaxed);
         let group = position / GROUP;
+        let bound = self.group_earliest[group].load(Ordering::Relaxed);
+        // Most moves are of a row that no bound depends on.
+        if before > bound && deadline.0 >= bound {
+            return;
+        }
         let first = group * GROUP;
-        let rows = &self.deadlines[first..self.len().min(first + GROUP)];
-        self.group_earliest[group].store(least(rows), Ordering::Relaxed);
-        self.earliest.store(least(&self.group_earliest), Ordering::Relaxed);
+        let rows = &self.rows[first..self.len().min(first + GROUP)];
+        self.group_earliest[group].store(least(rows.iter().map(Row::deadline)), Ordering::Relaxed);
+        let bounds = self.group_earliest.iter().map(|bound| bound.load(Ordering::Relaxed));
+        self.earliest.store(least(bounds), Ordering::Relaxed);
     }
 
     /// The rows that browsing shows at `now`, one bit each; those outside of `wanted` may be missing.
@@ -169,7 +189,7 @@ impl Chunk {
             }
             let first = group * GROUP;
             for position in first..self.len().min(first + GROUP) {
-                let is_live = self.deadlines[position].load(Ordering::Relaxed) > now.0;
+                let is_live = self.rows[position].deadline() > now.0;
                 visible &= !(u64::from(!is_live) << position);
             }
         }
@@ -190,7 +210,7 @@ impl Chunk {
 
     fn row_refs(&self) -> impl Iterator<Item = RowRef<'_>> {
         (0..self.len()).map(|position| RowRef {
-            id: self.rows[position].id,
+            id: self.rows[position].id(),
             public: self.public >> position & 1 == 1,
             deadline: self.deadline(position).0,
             digest: self.digest_before(position + 1).wrapping_sub(self.digest_before(position)),
@@ -220,8 +240,8 @@ struct RowRef<'a> {
 }
 
 /// The least of some deadlines.
-fn least(deadlines: &[AtomicU64]) -> u64 {
-    deadlines.iter().fold(u64::MAX, |least, deadline| least.min(deadline.load(Ordering::Relaxed)))
+fn least(deadlines: impl Iterator<Item = u64>) -> u64 {
+    deadlines.min().unwrap_or(u64::MAX)
 }
 
 /// The rows of one chunk that belong to a page.

@@ -21,12 +21,17 @@ const BUSY: u32 = 1;
 const BUSY_WITH_WORK: u32 = 2;
 const WORK_AND_NOBODY: u32 = 3;
 
-/// Looks at a busy lane before a caller queues: one to a few microseconds, longer than most transitions take, and less
-/// than queueing and being woken costs. Models queue at once.
-#[cfg(not(loom))]
-const PATIENCE: u32 = 48;
-#[cfg(loom)]
-const PATIENCE: u32 = 0;
+/// How long a caller waits for a busy lane before it queues, in doublings of one spin-loop hint. Waiting without touching
+/// the word lets the holder go on at full speed, with its caches warm. Models queue at once.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience(u32);
+
+impl Patience {
+    /// For tasks, whose thread has others to run and for whom being woken is cheap: about a microsecond.
+    pub(crate) const TASK: Self = Self(if cfg!(loom) { 0 } else { 5 });
+    /// For threads that block, for whom being woken takes tens of microseconds: not longer than that.
+    pub(crate) const THREAD: Self = Self(if cfg!(loom) { 0 } else { 9 });
+}
 
 pub(crate) struct Gate(AtomicU32);
 
@@ -41,19 +46,16 @@ impl Gate {
         self.0.compare_exchange(IDLE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok() || self.take_over()
     }
 
-    /// Takes the lane if it becomes free within a caller's patience.
-    pub(crate) fn enter_soon(&self) -> bool {
+    /// Takes the lane if it becomes free in time.
+    pub(crate) fn enter_within(&self, patience: Patience) -> bool {
         if self.enter() {
             return true;
         }
-        for _ in 0..PATIENCE {
-            std::hint::spin_loop();
-            // Only looked at, so that the holder keeps the word's cache line; `enter` orders.
-            if !matches!(self.0.load(Ordering::Relaxed), BUSY | BUSY_WITH_WORK) && self.enter() {
-                return true;
-            }
-        }
-        false
+        (0..patience.0).any(|doubling| {
+            (0..1_u32 << doubling).for_each(|_| std::hint::spin_loop());
+            // Looked at first, so that the holder keeps the word's cache line; `enter` orders.
+            !matches!(self.0.load(Ordering::Relaxed), BUSY | BUSY_WITH_WORK) && self.enter()
+        })
     }
 
     /// Takes a lane that was handed over; the holder's `leave` fails until it has looked at the queues.

@@ -33,7 +33,7 @@ impl<const N: usize> Ranks<N> {
     }
 
     /// How many of the ids are at or before `id`; `id_at` gives the id at a place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn up_to(&self, id: ListingId, id_at: impl Fn(usize) -> ListingId) -> usize {
         if id.0 < self.base {
             return 0;

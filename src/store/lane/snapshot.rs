@@ -45,10 +45,12 @@ impl ScopeTable {
         self.top[high].as_ref().map_or(&[], |middle| &middle[low])
     }
 
+    /// The scope's rows. A cursor of this scope ends with its tag, which saves hashing the name.
     #[inline]
-    fn rows_of(&self, tenant: TenantId, protocol: &str) -> Option<&ScopeRows> {
-        let bucket = self.bucket(Scope::tag(tenant, protocol));
-        bucket.iter().find(|rows| rows.scope.is(tenant, protocol))
+    fn rows_of(&self, query: &BrowseQuery<'_>) -> Option<&ScopeRows> {
+        let in_bucket = |tag| self.bucket(tag).iter().find(|rows| rows.scope.is(query.tenant, query.protocol));
+        let by_cursor = query.after.and_then(|cursor| in_bucket(cursor.tag()));
+        by_cursor.or_else(|| in_bucket(Scope::tag(query.tenant, query.protocol)))
     }
 
     /// The row with this id: its tag names the scopes where it can be.
@@ -104,7 +106,7 @@ impl Root {
         use_page: impl FnOnce(&PageView<'_>) -> R,
     ) -> R {
         let empty = PageView { commit: self.commit, next: None, count: 0, runs: Runs::Chunks(&[]) };
-        let Some(scope) = self.scopes.rows_of(query.tenant, query.protocol) else { return use_page(&empty) };
+        let Some(scope) = self.scopes.rows_of(query) else { return use_page(&empty) };
         let Some(first) = scope.tree.seek(query.after) else { return use_page(&empty) };
         let limit = query.limit.max(1);
         let few = Gathered::<SEGMENTS_FEW>::gather(&scope.tree, first, limit, now);

@@ -1,5 +1,6 @@
 //! Submitting a command: at once where the lane is idle, by ticket where it is busy.
 
+use super::gate::Patience;
 use super::ticket::{Answer, Ticket};
 use super::{Lane, Store};
 use crate::clock::Clock;
@@ -58,7 +59,7 @@ impl<C: Clock> Future for Submit<'_, C> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::New(command) => match self.lane.at_once(command) {
+            State::New(command) => match self.lane.at_once(command, Patience::TASK) {
                 Ok(answer) => Poll::Ready(answer),
                 Err(command) => self.queue(command, context),
             },
@@ -94,7 +95,7 @@ impl<C: Clock> Drop for Submit<'_, C> {
 impl<C: Clock> Lane<C> {
     /// Submits from a thread that may block.
     pub fn submit_blocking(&self, command: Command) -> Result<Reply, Failure> {
-        match self.at_once(command) {
+        match self.at_once(command, Patience::THREAD) {
             Ok(answer) => answer,
             Err(command) => crate::sync::block_on(self.submit(command)),
         }
@@ -103,11 +104,11 @@ impl<C: Clock> Lane<C> {
     /// Does the command on this thread, where the lane is free now or very soon; gives it back where it is not.
     // What comes back is queued: by value it is moved once, boxed it would be allocated.
     #[allow(clippy::result_large_err)]
-    fn at_once(&self, command: Command) -> Result<Answer, Command> {
+    fn at_once(&self, command: Command, patience: Patience) -> Result<Answer, Command> {
         if self.is_dead() {
             return Ok(Err(Failure::Unavailable(Certainty::NotApplied)));
         }
-        if !self.gate.enter_soon() {
+        if !self.gate.enter_within(patience) {
             return Err(command);
         }
         Ok(self.serve(Some(command)).unwrap_or(Err(Failure::Cancelled)))

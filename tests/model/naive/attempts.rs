@@ -179,7 +179,7 @@ impl Model {
         attempt.changed_commit = commit;
         let introduction = attempt.introduction(latest).ok_or(Rejection::NotReady)?;
         self.changes = true;
-        Ok(Outcome::Introduced(introduction))
+        Ok(Outcome::Introduced(Box::new(introduction)))
     }
 
     fn live_attempt(&mut self, id: AttemptId) -> Result<&mut Attempt, Rejection> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::{
-    Bound, Certainty, EndReason, Endpoint, Failure, Introduction, Invalid, OFFERS_MAX, Offer, Pair, Present, Rejection,
+    Bound, Certainty, EndReason, Endpoint, Failure, Introduction, Invalid, Offer, Offers, Pair, Present, Rejection,
     Replay, Resource, WallTime,
 };
 use crate::service::Applied;
@@ -40,10 +40,8 @@ pub(super) fn introduction() -> Introduction {
 fn presence_success_carries_lifetime_commit_and_offers() {
     let speaker = Speaker::host_presence();
     let (answerer, reply) = question(&speaker, HOST);
-    let mut offers = [None; OFFERS_MAX];
-    for (n, slot) in offers.iter_mut().enumerate().take(3) {
-        *slot = Some(Offer { attempt: AttemptId(n as u128), deadline: START.plus_ms(10_000 * n as u64) });
-    }
+    let offer = |n: u64| Offer { attempt: AttemptId(u128::from(n)), deadline: START.plus_ms(10_000 * n) };
+    let offers = (0..3).map(offer).collect();
     let present = Present { deadline: START.plus_ms(65_000), offers, draining: None };
     let answer = answerer.presence(&reply, Ok(applied(present)), START.plus_ms(1_000));
     let message = Message::parse(&answer.bytes).unwrap();
@@ -69,11 +67,11 @@ fn rule_j2_presence_in_the_drain_window_says_when_to_come_back_spread_out() {
             let reply = asked(responder.receive(&bytes, from(HOST), START)).reply;
             let present = Present {
                 deadline: START.plus_ms(5_000),
-                offers: [None; OFFERS_MAX],
+                offers: Offers::default(),
                 draining: Some(START.plus_ms(5_000)),
             };
             let delay = || {
-                let answer = responder.answerer().presence(&reply, Ok(applied(present)), START);
+                let answer = responder.answerer().presence(&reply, Ok(applied(present.clone())), START);
                 Message::parse(&answer.bytes).unwrap().u32(AttributeType::RV_RETRY_AFTER).unwrap().unwrap()
             };
             assert_eq!(delay(), delay(), "the same datagram, the same advice");

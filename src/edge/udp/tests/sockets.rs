@@ -3,7 +3,7 @@
 use super::answers::introduction;
 use super::*;
 use crate::clock::{Clock, SharedClock, SystemClock};
-use crate::domain::{Bound, Endpoint, Event, Failure, NoteUnverified, OFFERS_MAX, Presence, Present};
+use crate::domain::{Bound, Endpoint, Event, Failure, NoteUnverified, Offers, Presence, Present};
 use crate::edge::udp::lane::Lane;
 use crate::service::Applied;
 use crate::service::Observer;
@@ -31,7 +31,7 @@ impl FakeLane {
 impl Lane for FakeLane {
     async fn presence(&self, _presence: Presence) -> Result<Applied<Present>, Failure> {
         let deadline = self.clock.mono().plus_ms(65_000);
-        self.answer(Present { deadline, offers: [None; OFFERS_MAX], draining: None }).await
+        self.answer(Present { deadline, offers: Offers::default(), draining: None }).await
     }
 
     async fn bind(&self, _bind: BindRequest) -> Result<Applied<Bound>, Failure> {
