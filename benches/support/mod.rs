@@ -3,12 +3,12 @@
 
 pub mod report;
 
-use rendezvous::clock::{Clock, SystemClock};
+use rendezvous::clock::{Clock, StampClock, SystemClock};
 use rendezvous::domain::details::DetailsInput;
 use rendezvous::domain::{
-    AttributeValue, Candidates, Command, Delete, Details, Endpoint, Failure, Fingerprint, Idempotency, IdempotencyKey,
-    LeaseProof, Limits, ListingId, MonoTime, Presence, Principal, PrincipalKey, Register, Renew, Reply, Scope,
-    TenantId, Ttl, TtlBounds, Visibility, WallTime,
+    At, AttributeValue, Candidates, Command, Delete, Details, Endpoint, Failure, Fingerprint, Idempotency,
+    IdempotencyKey, LeaseProof, Limits, ListingId, MonoTime, Presence, Principal, PrincipalKey, Register, Renew, Reply,
+    Scope, TenantId, Ttl, TtlBounds, Visibility, WallTime,
 };
 use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::single_lock::SingleLock;
@@ -38,13 +38,13 @@ thread_local! {
 /// The system's clock, moved on by what a bench asks for, and ahead on threads that say so.
 #[derive(Clone)]
 pub struct BenchClock {
-    system: SystemClock,
+    system: Arc<StampClock>,
     moved_ns: Arc<AtomicU64>,
 }
 
 impl BenchClock {
     pub fn new() -> Self {
-        Self { system: SystemClock::new(), moved_ns: Arc::new(AtomicU64::new(0)) }
+        Self { system: Arc::new(StampClock::new(SystemClock::new())), moved_ns: Arc::new(AtomicU64::new(0)) }
     }
 
     pub fn advance_ms(&self, ms: u64) {
@@ -65,6 +65,11 @@ impl Clock for BenchClock {
 
     fn wall(&self) -> WallTime {
         self.system.wall()
+    }
+
+    fn at(&self) -> At {
+        let At { mono, wall } = self.system.at();
+        At { mono: MonoTime(mono.0 + self.moved_ns.load(Ordering::Relaxed) + AHEAD_NS.get()), wall }
     }
 }
 

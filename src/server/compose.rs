@@ -3,7 +3,7 @@
 use super::stun_uris::stun_uris;
 use super::ticker::Ticker;
 use super::{Addresses, Server};
-use crate::clock::{SharedClock, SystemClock};
+use crate::clock::{SharedClock, StampClock, SystemClock};
 use crate::config::{Browse, Config, StoreKind, Tenant};
 use crate::domain::InstanceId;
 use crate::domain::limits::LimitsError;
@@ -74,7 +74,7 @@ impl Server {
         let policy = config.policy();
         let (waits, waiting_attempts) = (Waits::new(policy.long_polls), Arc::new(WaitingAttempts::default()));
         let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone(), notices.clone()]);
-        let shared: SharedClock = Arc::new(clock);
+        let shared: SharedClock = Arc::new(StampClock::new(clock));
         let store = store(&config, shared.clone(), observer).map_err(StartError::Limits)?;
         let service = Arc::new(Service::new(ServiceParts {
             store,

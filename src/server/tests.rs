@@ -1,6 +1,6 @@
 use super::ticker::Ticker;
 use super::*;
-use crate::clock::{Clock, SharedClock, SystemClock};
+use crate::clock::{Clock, SharedClock, StampClock, SystemClock};
 use crate::config::{Config, StoreKind};
 use crate::domain::details::DetailsInput;
 use crate::domain::{
@@ -136,7 +136,7 @@ impl Observer for Saboteur {
 #[tokio::test(flavor = "multi_thread")]
 async fn rule_j1_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
     let clock = SystemClock::new();
-    let shared: SharedClock = Arc::new(clock);
+    let shared: SharedClock = Arc::new(StampClock::new(clock));
     let (instance, keys) = InstanceKeys::random().unwrap();
     let (waits, waiting_attempts) = (Waits::new(8), Arc::new(WaitingAttempts::default()));
     let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone(), Arc::new(Saboteur)]);
