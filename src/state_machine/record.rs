@@ -25,36 +25,41 @@ impl From<Idempotency> for Request {
 }
 
 /// A live listing. `O` is the immutable object that the store shows to browsers.
+///
+/// In three cache lines: what finds and authorises a listing, what renewals and presence change, and what they leave.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Listing<O> {
     pub(crate) id: ListingId,
     pub(crate) owner: PrincipalKey,
-    pub(crate) owner_tenant: TenantId,
-    pub(crate) source: CompactSource,
-    /// Tenant and protocol, see [`super::scopes::Scopes`].
-    pub(crate) scope: u32,
-    pub(crate) visibility: Visibility,
-    pub(crate) gate: bool,
-    /// Whether any family has used RV-SEQUENCE; then it is required for both.
-    pub(crate) sequenced: bool,
+    pub(crate) lease: Fingerprint,
+    /// By [`Family::index`].
+    pub(crate) presence: [Option<Box<FamilyPresence>>; 2],
+
     pub(crate) version: u64,
-    pub(crate) ttl: Ttl,
     pub(crate) lease_deadline: MonoTime,
-    /// Whether the listing never had presence.
-    pub(crate) is_unproven: bool,
     /// When it is removed for that (D5), while it is unproven.
     pub(crate) unproven_until: MonoTime,
     pub(crate) expires_at: WallTime,
-    pub(crate) lease: Fingerprint,
-    pub(crate) object: O,
-    /// By [`Family::index`].
-    pub(crate) presence: [Option<Box<FamilyPresence>>; 2],
-    pub(crate) refreshed_last: Family,
     pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) ttl: Ttl,
+    /// Tenant and protocol, see [`super::scopes::Scopes`].
+    pub(crate) scope: u32,
+    pub(crate) owner_tenant: TenantId,
+    pub(crate) visibility: Visibility,
+    pub(crate) refreshed_last: Family,
+    pub(crate) gate: bool,
+    /// Whether any family has used RV-SEQUENCE; then it is required for both.
+    pub(crate) sequenced: bool,
+    /// Whether the listing never had presence.
+    pub(crate) is_unproven: bool,
+    pub(crate) source: CompactSource,
+
     pub(crate) request: Request,
     /// What was first granted, for exact duplicates of the request.
     pub(crate) first_expires_at: WallTime,
     pub(crate) first_ttl: Ttl,
+    pub(crate) object: O,
 }
 
 /// What few listings have at a time.
