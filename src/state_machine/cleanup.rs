@@ -6,7 +6,12 @@ use super::{Change, ListingObject, Machine};
 use crate::domain::{EndReason, Event, Family, ListingEnd, MonoTime};
 
 /// Most records that one transition removes before its own work (a listing takes its presence and attempts with it).
-const REMOVED_MAX: usize = 256;
+/// C2 allows 256. Removing a listing that is shown costs several microseconds at a million listings, and whoever comes
+/// first after a mass expiry must not pay for all: eight keep a transition within a tenth of a millisecond.
+const REMOVED_MAX: usize = 8;
+/// Most records that one sweep removes. The tick sweeps in many slices and lets waiting commands in between two, so this
+/// bounds what they wait for: under a millisecond, also while each removal rewrites a chunk of the snapshot.
+const SWEPT_MAX: usize = 64;
 
 /// The collections with a due index; the order breaks ties between equal deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,9 +24,9 @@ pub(crate) enum Pool {
 }
 
 impl<O: ListingObject> Machine<O> {
-    /// Removes up to [`REMOVED_MAX`] dead records.
-    pub(crate) fn clean_up(&mut self, now: MonoTime) {
-        for _ in 0..REMOVED_MAX {
+    /// Removes a slice of the dead records; the next transition goes on.
+    pub(crate) fn clean_up(&mut self, now: MonoTime, is_sweep: bool) {
+        for _ in 0..if is_sweep { SWEPT_MAX } else { REMOVED_MAX } {
             if !self.remove_oldest_dead(now) {
                 break;
             }
@@ -40,6 +45,7 @@ impl<O: ListingObject> Machine<O> {
 
     fn remove_oldest_dead(&mut self, now: MonoTime) -> bool {
         let Some((due, pool)) = self.oldest(now) else { return false };
+        super::work::count();
         match pool {
             Pool::Attempts => self.expire_attempt(due.slot),
             Pool::Listings => self.expire_listing_or_presence(due),
