@@ -111,9 +111,9 @@ fn rule_j2_drain_lets_go_of_everything_in_one_step() {
 
 #[test]
 fn rule_c2_a_mass_expiry_is_removed_in_slices() {
-    let mut machine = filled(0);
+    let mut machine = filled(5_000);
     for n in 0..1_000 {
-        machine.apply(at(START), register(100 + n, n, 60_000)).expect("room");
+        machine.apply(at(START), register(10_000 + n, 10_000 + n, 60_000)).expect("room");
     }
     let late = START.plus_ms(60_000);
     let mut events = Vec::new();
