@@ -181,6 +181,7 @@ impl DueIndex {
         Self { heap, positions: Positions(Vec::with_capacity(capacity)) }
     }
 
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }

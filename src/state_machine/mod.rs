@@ -21,6 +21,8 @@ mod record;
 mod scopes;
 mod state;
 mod table;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use crate::domain::{
@@ -141,7 +143,7 @@ impl<O: ListingObject> Machine<O> {
         }
         #[cfg(any(test, debug_assertions))]
         let before = self.commit;
-        self.clean_up(now);
+        self.clean_up(now, command == Command::Sweep);
         let outcome = self.decide(at, command);
         #[cfg(any(test, debug_assertions))]
         self.check_after_transition(before, now);

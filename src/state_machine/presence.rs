@@ -1,6 +1,6 @@
 //! Presence: authenticated datagrams move a family's endpoint; newer ones win (section G, `docs/udp-protocol.md`).
 
-use super::record::{FamilyPresence, Gate};
+use super::record::{Anchor, FamilyPresence, Gate};
 use super::{Change, ListingObject, Machine};
 use crate::domain::{
     Endpoint, MonoTime, NoteUnverified, OFFERS_MAX, Offer, Offers, Outcome, Presence, Present, Rejection, Replay,
@@ -29,12 +29,12 @@ impl<O: ListingObject> Machine<O> {
         match self.presence_step(slot, now, &command)? {
             Step::Repeat => {}
             Step::Exchange { deadline } => {
-                let anchor = (command.sequence.unwrap_or(0), now);
-                self.accept_presence(slot, now, &command, deadline, anchor)?;
+                self.accept_presence(slot, now, &command, deadline, None)?;
             }
             Step::OneWay { deadline } => {
-                let anchor = self.state.listings[slot as usize].known(family).map(|known| known.anchor);
-                self.accept_presence(slot, now, &command, deadline, anchor.unwrap_or((0, now)))?;
+                let known = self.state.listings[slot as usize].known(family);
+                let anchor = known.map(|known| known.anchor(self.limits.presence_ttl_ms));
+                self.accept_presence(slot, now, &command, deadline, anchor)?;
             }
         }
         let deadline = self.state.listings[slot as usize].known(family).map(|known| known.deadline);
@@ -49,7 +49,7 @@ impl<O: ListingObject> Machine<O> {
         let listing = &self.state.listings[slot as usize];
         let known = listing.known(command.endpoint.family());
         let same_bytes =
-            |known: &FamilyPresence| known.datagram == command.datagram && known.endpoint == command.endpoint;
+            |known: &FamilyPresence| known.datagram() == command.datagram && known.endpoint == command.endpoint;
         if known.is_some_and(same_bytes) {
             return Ok(Step::Repeat);
         }
@@ -70,8 +70,8 @@ impl<O: ListingObject> Machine<O> {
             None if listing.sequenced || !self.limits.sequence_optional => Err(old_sequence(highest)),
             None => {
                 let old = known.is_some_and(|known| {
-                    command.nonce_issued < known.nonce_issued
-                        || (command.nonce_issued == known.nonce_issued && command.endpoint != known.endpoint)
+                    command.nonce_issued < known.nonce_issued()
+                        || (command.nonce_issued == known.nonce_issued() && command.endpoint != known.endpoint)
                 });
                 let capped = nonce_ends.plus_ms(self.limits.presence_ttl_ms.into()).min(full_ttl);
                 if old { Err(old_sequence(highest)) } else { Ok(Step::Exchange { deadline: capped }) }
@@ -92,9 +92,9 @@ impl<O: ListingObject> Machine<O> {
         if known.endpoint != command.endpoint || !grows {
             return Err(Rejection::StaleNonce);
         }
-        let (anchor_sequence, anchor_time) = known.anchor;
-        let advance = sequence.saturating_sub(anchor_sequence);
-        let in_step = advance.abs_diff(now.ms_since(anchor_time)) <= self.limits.one_way_tolerance_ms.into();
+        let anchor = known.anchor(self.limits.presence_ttl_ms);
+        let advance = sequence.saturating_sub(anchor.sequence);
+        let in_step = advance.abs_diff(now.ms_since(anchor.at)) <= self.limits.one_way_tolerance_ms.into();
         if in_step { Ok(Step::OneWay { deadline }) } else { Err(Rejection::StaleNonce) }
     }
 
@@ -104,7 +104,7 @@ impl<O: ListingObject> Machine<O> {
         now: MonoTime,
         command: &Presence,
         deadline: MonoTime,
-        anchor: (u64, MonoTime),
+        anchor: Option<Anchor>,
     ) -> Result<(), Rejection> {
         let family = command.endpoint.family();
         let is_counted = self.state.listings[slot as usize].known(family).is_some_and(|known| known.is_counted);

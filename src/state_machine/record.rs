@@ -25,36 +25,41 @@ impl From<Idempotency> for Request {
 }
 
 /// A live listing. `O` is the immutable object that the store shows to browsers.
+///
+/// In three cache lines: what finds and authorises a listing, what renewals and presence change, and what they leave.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Listing<O> {
     pub(crate) id: ListingId,
     pub(crate) owner: PrincipalKey,
-    pub(crate) owner_tenant: TenantId,
-    pub(crate) source: CompactSource,
-    /// Tenant and protocol, see [`super::scopes::Scopes`].
-    pub(crate) scope: u32,
-    pub(crate) visibility: Visibility,
-    pub(crate) gate: bool,
-    /// Whether any family has used RV-SEQUENCE; then it is required for both.
-    pub(crate) sequenced: bool,
+    pub(crate) lease: Fingerprint,
+    /// By [`Family::index`].
+    pub(crate) presence: [Option<Box<FamilyPresence>>; 2],
+
     pub(crate) version: u64,
-    pub(crate) ttl: Ttl,
     pub(crate) lease_deadline: MonoTime,
-    /// Whether the listing never had presence.
-    pub(crate) is_unproven: bool,
     /// When it is removed for that (D5), while it is unproven.
     pub(crate) unproven_until: MonoTime,
     pub(crate) expires_at: WallTime,
-    pub(crate) lease: Fingerprint,
-    pub(crate) object: O,
-    /// By [`Family::index`].
-    pub(crate) presence: [Option<Box<FamilyPresence>>; 2],
-    pub(crate) refreshed_last: Family,
     pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) ttl: Ttl,
+    /// Tenant and protocol, see [`super::scopes::Scopes`].
+    pub(crate) scope: u32,
+    pub(crate) owner_tenant: TenantId,
+    pub(crate) visibility: Visibility,
+    pub(crate) refreshed_last: Family,
+    pub(crate) gate: bool,
+    /// Whether any family has used RV-SEQUENCE; then it is required for both.
+    pub(crate) sequenced: bool,
+    /// Whether the listing never had presence.
+    pub(crate) is_unproven: bool,
+    pub(crate) source: CompactSource,
+
     pub(crate) request: Request,
     /// What was first granted, for exact duplicates of the request.
     pub(crate) first_expires_at: WallTime,
     pub(crate) first_ttl: Ttl,
+    pub(crate) object: O,
 }
 
 /// What few listings have at a time.
@@ -152,35 +157,60 @@ impl From<Option<Source>> for CompactSource {
 /// One family's verified endpoint; lives as long as the lease, beyond its own deadline (G1).
 #[derive(Debug)]
 pub(crate) struct FamilyPresence {
-    pub(crate) endpoint: Endpoint,
     pub(crate) deadline: MonoTime,
-    pub(crate) nonce_issued: MonoTime,
-    pub(crate) datagram: Fingerprint,
-    /// The highest accepted sequence, if `has_sequence`.
-    highest: u64,
+    /// The highest accepted sequence; of a host that sends none, the issue time of its nonce.
+    order: u64,
+    /// A fingerprint as two words: as one of 128 bits it would align the record to 16 bytes, at the price of 16.
+    datagram: [u64; 2],
+    /// See [`FamilyPresence::anchor`]; set by one-way refreshes only.
+    anchor: Option<Box<Anchor>>,
+    pub(crate) endpoint: Endpoint,
     has_sequence: bool,
     /// Whether it is counted as live: until cleanup lets it lapse.
     pub(crate) is_counted: bool,
-    /// Sequence and time of the last exchange with a fresh nonce: one-way refreshes are measured from here.
-    pub(crate) anchor: (u64, MonoTime),
+}
+
+/// Sequence and time of the last exchange with a fresh nonce: one-way refreshes are measured from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Anchor {
+    pub(crate) sequence: u64,
+    pub(crate) at: MonoTime,
 }
 
 impl FamilyPresence {
-    pub(crate) fn new(command: &crate::domain::Presence, deadline: MonoTime, anchor: (u64, MonoTime)) -> Self {
+    /// A presence that counts as live; `anchor` as a one-way refresh leaves it, none after an exchange.
+    pub(crate) fn new(command: &crate::domain::Presence, deadline: MonoTime, anchor: Option<Anchor>) -> Self {
+        let Fingerprint(datagram) = command.datagram;
         Self {
-            endpoint: command.endpoint,
             deadline,
-            nonce_issued: command.nonce_issued,
-            datagram: command.datagram,
-            highest: command.sequence.unwrap_or(0),
+            order: command.sequence.unwrap_or(command.nonce_issued.0),
+            datagram: [(datagram >> 64) as u64, datagram as u64],
+            anchor: anchor.map(Box::new),
+            endpoint: command.endpoint,
             has_sequence: command.sequence.is_some(),
             is_counted: true,
-            anchor,
         }
     }
 
     pub(crate) fn sequence(&self) -> Option<u64> {
-        self.has_sequence.then_some(self.highest)
+        self.has_sequence.then_some(self.order)
+    }
+
+    /// Issue time of the last nonce of a host that sends no sequences.
+    pub(crate) fn nonce_issued(&self) -> MonoTime {
+        if self.has_sequence { MonoTime::default() } else { MonoTime(self.order) }
+    }
+
+    pub(crate) fn datagram(&self) -> Fingerprint {
+        let [high, low] = self.datagram;
+        Fingerprint(u128::from(high) << 64 | u128::from(low))
+    }
+
+    /// Where one-way refreshes with sequences are measured from. After an exchange it is the exchange itself, whose
+    /// deadline lies one lifetime after it.
+    pub(crate) fn anchor(&self, presence_ttl_ms: u32) -> Anchor {
+        let exchanged_at = MonoTime(self.deadline.0.saturating_sub(u64::from(presence_ttl_ms) * 1_000_000));
+        self.anchor.as_deref().copied().unwrap_or(Anchor { sequence: self.order, at: exchanged_at })
     }
 }
 
@@ -347,7 +377,7 @@ mod tests {
         type Row = Option<Box<[u8]>>;
         let sizes = [
             ("listing, with its row's place", size_of::<Listing<Row>>(), 192),
-            ("presence of a family", size_of::<FamilyPresence>(), 80),
+            ("presence of a family", size_of::<FamilyPresence>(), 64),
             ("attempt", size_of::<Attempt>(), 448),
             ("remembered request", size_of::<Remembered>(), 112),
             ("entry of a heap", size_of::<super::super::due::Due>(), 16),
