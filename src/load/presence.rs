@@ -71,11 +71,6 @@ impl Datagram {
         Some(Self { bytes, mac, sequence })
     }
 
-    /// The last sequence used.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.sequence
-    }
-
     /// The next datagram: the following sequence, another transaction, signed.
     pub(crate) fn next(&mut self, transaction: TransactionId) -> &[u8] {
         self.sequence += 1;

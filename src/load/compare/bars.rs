@@ -41,6 +41,9 @@ const PRESENCE_LOOP: f64 = 0.6;
 /// P8: heartbeat cycles a second of dpmaster on one core, without authentication, as measured apart from this.
 const DPMASTER_PER_SECOND: f64 = 125_000.0;
 
+/// What other processes may take of the servers' core before the figures are in doubt.
+const OTHERS_MAX: f64 = 0.1;
+
 const NO_NGINX: &str = "nginx is not installed";
 const NO_REDIS: &str = "redis-server is not installed";
 
@@ -61,7 +64,7 @@ pub(super) fn measure(
 ) -> Result<Comparison, CompareError> {
     let folder =
         tempfile::Builder::new().prefix("rendezvous-compare").tempdir().map_err(system("a temporary folder"))?;
-    let cores = Cores::choose().map_err(system("the cores of this process"))?;
+    let cores = timing.cores;
     progress("starting the server and registering listings");
     let ours = peers::ours(cores, folder.path())?;
     let population = populate(ours.http, ours.udp, options.listings, folder.path())?;
@@ -78,7 +81,8 @@ pub(super) fn measure(
         progress("P8: presence over UDP");
         rows.extend(bench.presence()?);
     }
-    Ok(Comparison { rows, notes: notes(options, cores) })
+    let notes = notes(options, cores, Comparison::others(&rows));
+    Ok(Comparison { rows, notes })
 }
 
 impl Bench<'_> {
@@ -202,12 +206,14 @@ fn against(ours: Vec<Sample>, peer: Option<Vec<Sample>>, missing: &str) -> RowRe
     }
 }
 
-fn notes(options: &Options, cores: Cores) -> Vec<String> {
+fn notes(options: &Options, cores: Cores, others: f64) -> Vec<String> {
     let pinned = match cores {
         Cores::Apart { server, generator } => format!("servers on core {server}, generator on core {generator}"),
         Cores::Shared => "servers and generator on one core, so the figures say little".to_owned(),
     };
+    let doubt = if others > OTHERS_MAX { ": the machine was busy, do not trust these figures" } else { "" };
     vec![
+        format!("other processes took {:.0} % of the servers' core{doubt}.", others * 100.0),
         "ratio: median of the pairs' ratios of answers per second of server CPU time (user and system); raw: answers a \
          second; busy: server CPU over wall time, ours and the peer's."
             .to_owned(),

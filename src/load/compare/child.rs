@@ -2,6 +2,7 @@
 
 use super::error::{CompareError, system};
 use super::machine::{self, Cores};
+use crate::load::cpu::cpu_time;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -88,7 +89,7 @@ impl Server {
     /// CPU time so far of the process and its workers.
     pub(super) fn cpu_time(&self) -> Result<Duration, CompareError> {
         let pids = std::iter::once(self.pid()).chain(self.workers.iter().copied());
-        pids.map(machine::cpu_time).sum::<Result<Duration, _>>().map_err(|_| self.failure())
+        pids.map(cpu_time).sum::<Result<Duration, _>>().map_err(|_| self.failure())
     }
 
     fn failure(&self) -> CompareError {

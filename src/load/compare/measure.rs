@@ -29,6 +29,8 @@ pub(crate) struct Sample {
     pub(crate) per_cpu_second: f64,
     /// The server's CPU time over wall time: below one, the generator was the limit.
     pub(crate) busy: f64,
+    /// What other processes took of the server's core, over wall time.
+    pub(crate) others: f64,
     /// Datagrams without an answer.
     pub(crate) lost: u64,
 }
@@ -46,13 +48,21 @@ impl Contender<'_> {
     fn sample(&mut self, timing: &Timing<'_>) -> Result<Sample, CompareError> {
         self.load.run(timing.run(timing.warm_up))?;
         let (begun, cpu_begun) = (timing.clock.mono(), self.server.cpu_time()?);
+        let core_begun = timing.cores.server_core_time();
         let ran = self.load.run(timing.run(timing.length))?;
         let cpu = self.server.cpu_time()?.saturating_sub(cpu_begun).as_secs_f64();
+        let core = timing.cores.server_core_time().saturating_sub(core_begun).as_secs_f64();
         let wall = seconds(begun, ran.ended);
         let answers = ran.answers as f64;
         // The kernel counts in ticks: a run so short that none has passed says nothing about CPU time.
         let per_cpu_second = if cpu > 0.0 { answers / cpu } else { 0.0 };
-        Ok(Sample { per_second: answers / wall, per_cpu_second, busy: cpu / wall, lost: ran.lost })
+        Ok(Sample {
+            per_second: answers / wall,
+            per_cpu_second,
+            busy: cpu / wall,
+            others: ((core - cpu) / wall).max(0.0),
+            lost: ran.lost,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ mod bars;
 mod child;
 mod error;
 mod http;
-pub(crate) mod machine;
+mod machine;
 mod measure;
 pub(crate) mod network;
 mod peers;
@@ -61,13 +61,16 @@ pub(crate) fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Comparison, CompareError> {
     let clock = SystemClock::new();
-    let timing = Timing { clock: &clock, pairs: options.pairs, length: options.length, warm_up: options.warm_up, stop };
+    let cores = machine::Cores::choose().map_err(error::system("the cores of this process"))?;
+    let timing =
+        Timing { clock: &clock, cores, pairs: options.pairs, length: options.length, warm_up: options.warm_up, stop };
     bars::measure(options, &timing, progress)
 }
 
-/// The clock and the lengths of all runs.
+/// The clock, the cores and the lengths of all runs.
 struct Timing<'a> {
     clock: &'a SystemClock,
+    cores: machine::Cores,
     pairs: usize,
     length: Duration,
     warm_up: Duration,
