@@ -71,15 +71,14 @@ fn far_over_capacity_everything_is_counted() {
 
 #[test]
 fn refusals_are_counted_by_their_code() {
-    // Of the listings only so many fit, and a deletion makes room for one.
-    let config = "[udp]\nper_credential_per_s = 1\n";
-    let server = Server::start(config, &[]);
+    // One listing, and one datagram a second from it: the others are told that they are too many.
+    let server = Server::start("[udp]\nper_credential_per_s = 1\n", &[]);
     let many = ["--rate", "100", "--duration", "1", "--warm-up", "0", "--connections", "1", "--listings", "1"];
     let result = result(load(&server, &[&["presence", "--late-after", "60"], &many[..]].concat()));
     let refused = result["kinds"]["presence"]["refused"].as_object().expect("refusals");
-    assert_eq!(refused.keys().collect::<Vec<_>>(), ["udp-486-0"], "{result:#}");
+    assert_eq!(refused.keys().collect::<Vec<_>>(), ["udp-486-8"], "{result:#}");
     let kind = &result["kinds"]["presence"];
-    let all = kind["good"].as_u64().unwrap() + refused["udp-486-0"].as_u64().unwrap();
+    let all = kind["good"].as_u64().unwrap() + refused["udp-486-8"].as_u64().unwrap();
     assert_eq!(all, 100, "{result:#}");
 }
 

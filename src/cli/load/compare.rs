@@ -116,7 +116,7 @@ fn in_background(options: Options) -> std::io::Result<Result<Comparison, Compare
         }
     });
     // Servers end with the comparison, so it is waited for in any case.
-    thread.join().map_err(|_| std::io::Error::other("the comparison panicked")).map(|result| result)
+    thread.join().map_err(|_| std::io::Error::other("the comparison panicked"))
 }
 
 fn show(comparison: &Comparison, json: Option<&std::path::Path>) -> std::io::Result<()> {

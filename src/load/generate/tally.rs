@@ -31,10 +31,8 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// A refusal by its code. Codes that this program doesn't know are one, so that no server fills the table.
     pub(crate) fn refused(code: &Code) -> Self {
-        match code {
-            Code::Unrecognised(_) => Self::Refused("unrecognised".to_owned()),
-            known => Self::Refused(known.as_str().to_owned()),
-        }
+        let is_known = !matches!(code, Code::Unrecognised(_));
+        Self::Refused(if is_known { code.as_str() } else { "unrecognised" }.to_owned())
     }
 
     fn is_good(&self) -> bool {

@@ -52,7 +52,7 @@ impl Player {
             Some(cursor) => format!("{}&cursor={cursor}", scope.path),
             None => scope.path.clone(),
         };
-        let is_conditional = cursor.is_none() && (random >> 32) % CONDITIONAL_ONE_IN == 0;
+        let is_conditional = cursor.is_none() && (random >> 32).is_multiple_of(CONDITIONAL_ONE_IN);
         let etag = scope.etag.clone().filter(|_| is_conditional);
         let condition: Vec<_> = etag.iter().map(|etag| (header::IF_NONE_MATCH, etag.as_str())).collect();
         let ask = Ask { method: Method::GET, path: &path, headers: &condition, body: Bytes::new() };
