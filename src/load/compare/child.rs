@@ -67,7 +67,6 @@ impl Server {
         let looks = START_PATIENCE.as_millis() / LOOK.as_millis();
         for _ in 0..looks {
             if TcpStream::connect(address).is_ok() {
-                self.workers = machine::children(self.child.id());
                 return Ok(());
             }
             if self.child.try_wait().map_err(system(self.name))?.is_some() {
@@ -76,6 +75,13 @@ impl Server {
             thread::sleep(LOOK);
         }
         Err(self.failure())
+    }
+
+    /// Finds the workers whose CPU time counts too. To be called when one of them has answered: a parent listens before it
+    /// has any.
+    pub(super) fn find_workers(&mut self) -> Result<(), CompareError> {
+        self.workers = machine::children(self.pid());
+        if self.workers.is_empty() { Err(self.failure()) } else { Ok(()) }
     }
 
     pub(super) fn pid(&self) -> u32 {

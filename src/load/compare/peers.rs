@@ -2,8 +2,9 @@
 
 use super::child::{Server, free_port, is_installed};
 use super::error::{CompareError, system};
+use super::http::fetch_once;
 use super::machine::Cores;
-use super::prepare::PAGES_FOLDER;
+use super::prepare::{PAGES, PAGES_FOLDER};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -82,6 +83,8 @@ pub(super) fn nginx(cores: Cores, folder: &Path) -> Result<Option<(Server, Socke
     command.args(["-e", "stderr", "-p"]).arg(folder).arg("-c").arg(&file);
     let mut server = Server::start("nginx", &mut command, cores, folder)?;
     server.listening(address)?;
+    fetch_once(server.name(), address, &format!("/{}.json", PAGES[0].name))?;
+    server.find_workers()?;
     Ok(Some((server, address)))
 }
 

@@ -54,7 +54,7 @@ impl Row {
     /// against a stated figure answers a second.
     pub(crate) fn ratio(&self) -> Option<f64> {
         match &self.result {
-            RowResult::Measured { ours, peer } => Some(ratio(ours, peer, |sample| sample.per_cpu_second)),
+            RowResult::Measured { ours, peer } => ratio(ours, peer, |sample| sample.per_cpu_second),
             RowResult::Stated { ours, peer_per_second } => {
                 Some(median(ours.iter().map(|sample| sample.per_second)) / peer_per_second)
             }
@@ -65,7 +65,7 @@ impl Row {
     /// Answers a second of wall time over the peer's.
     pub(crate) fn raw_ratio(&self) -> Option<f64> {
         match &self.result {
-            RowResult::Measured { ours, peer } => Some(ratio(ours, peer, |sample| sample.per_second)),
+            RowResult::Measured { ours, peer } => ratio(ours, peer, |sample| sample.per_second),
             RowResult::Stated { .. } | RowResult::NotRun(_) => None,
         }
     }
@@ -97,7 +97,8 @@ impl Row {
         let met = match (&self.result, self.is_met()) {
             (RowResult::NotRun(reason), _) => format!("not run: {reason}"),
             (_, Some(true)) => "yes".to_owned(),
-            (_, Some(false) | None) => "no".to_owned(),
+            (_, Some(false)) => "no".to_owned(),
+            (_, None) => "not measured: runs too short".to_owned(),
         };
         let [ours_raw, peer_raw] = raw;
         let bar = format!("{:.2}", self.bar);
@@ -133,10 +134,12 @@ impl Row {
     }
 }
 
-/// The median of the rounds' ratios: what disturbs a round disturbs both of its sides.
-fn ratio(ours: &[Sample], peer: &[Sample], of: fn(&Sample) -> f64) -> f64 {
-    let ratios = ours.iter().zip(peer).filter(|(_, peer)| of(peer) > 0.0);
-    median(ratios.map(|(ours, peer)| of(ours) / of(peer)))
+/// The median of the rounds' ratios: what disturbs a round disturbs both of its sides. `None` when the runs were so short
+/// that no round has a figure on both sides.
+fn ratio(ours: &[Sample], peer: &[Sample], of: fn(&Sample) -> f64) -> Option<f64> {
+    let whole = ours.iter().zip(peer).filter(|(ours, peer)| of(ours) > 0.0 && of(peer) > 0.0);
+    let ratios: Vec<f64> = whole.map(|(ours, peer)| of(ours) / of(peer)).collect();
+    (!ratios.is_empty()).then(|| median(ratios))
 }
 
 impl Comparison {
@@ -208,6 +211,14 @@ mod tests {
         assert_eq!((measured.is_met(), measured.raw_ratio()), (Some(true), Some(1.3)));
         let below = row(RowResult::Measured { ours: samples([11.0; 3]), peer: samples([10.0; 3]) });
         assert_eq!(below.is_met(), Some(false));
+    }
+
+    #[test]
+    fn a_run_without_a_tick_of_cpu_time_has_no_ratio() {
+        let short = row(RowResult::Measured { ours: samples([10.0; 3]), peer: samples([0.0; 3]) });
+        assert_eq!((short.ratio(), short.is_met()), (None, None));
+        let text = Comparison { rows: vec![short], notes: Vec::new() }.text();
+        assert!(text.contains("not measured: runs too short"), "{text}");
     }
 
     #[test]
