@@ -31,3 +31,5 @@ pub mod wire;
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+mod load;

@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod host;
 mod join;
+mod load;
 mod output;
 mod serve;
 
@@ -38,6 +39,7 @@ enum Command {
     Browse(browse::Args),
     Join(join::Args),
     Demo(demo::Args),
+    Load(load::Args),
     Config(config::Args),
 }
 
@@ -49,6 +51,7 @@ pub fn run() -> ExitCode {
         Command::Browse(args) => browse::run(args),
         Command::Join(args) => join::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Load(args) => load::run(args),
         Command::Config(args) => config::run(args),
     }
 }

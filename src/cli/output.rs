@@ -57,6 +57,21 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// As given.
+    pub(crate) fn url(&self) -> &str {
+        &self.server
+    }
+
+    /// As given.
+    pub(crate) fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// If one was given.
+    pub(crate) fn token(&self) -> Option<&Secret> {
+        self.token.as_ref()
+    }
+
     /// The directory, with the token if one was given.
     pub(crate) fn directory(&self) -> Result<Directory, Error> {
         let directory = Directory::new(&self.server, &self.tenant)?;

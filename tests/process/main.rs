@@ -12,6 +12,7 @@ mod drain;
 mod http;
 mod indistinct;
 mod introductions;
+mod load;
 mod polls;
 mod retries;
 mod secrets;

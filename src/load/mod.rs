@@ -1,0 +1,14 @@
+//! Load over the real edges: an open-loop generator and a comparison with peers.
+//!
+//! [`generate`] holds a fixed rate over many connections and says what became of every request. [`compare`] measures the
+//! bars P5 to P8: a closed loop as thin as it can be, one server at a time on a core of its own, pairs interleaved.
+//! [`reference`](mod@reference) holds the two servers that it is compared with and that nobody else ships.
+
+#[cfg(target_os = "linux")]
+pub(crate) mod compare;
+mod cpu;
+pub(crate) mod generate;
+mod presence;
+#[cfg(target_os = "linux")]
+pub(crate) mod reference;
+mod table;
