@@ -63,6 +63,17 @@ impl Connection {
         let _ = self.idle_since_ms.compare_exchange(BUSY, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Counts a request that was answered within one step of the connection's task, so many milliseconds after it was
+    /// opened. False when the connection is being closed to make room, or has a request in progress: then there was none.
+    pub(super) fn answer_at_once(&self, since_opened_ms: u64) -> bool {
+        let idle = |state: u64| (state != EVICTED && state != BUSY).then_some(since_opened_ms.min(EVICTED - 1));
+        let answered = self.idle_since_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, idle).is_ok();
+        if answered {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+        }
+        answered
+    }
+
     /// Requests begun so far.
     pub(super) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)

@@ -3,6 +3,7 @@
 use super::call::Link;
 use super::connection::{Connection, Registry};
 use super::edge::Edge;
+use super::express::Express;
 use super::io::{Deadlines, GuardedIo};
 use super::settings::HttpSettings;
 use super::tracked::OpenRequest;
@@ -172,6 +173,7 @@ async fn serve(
     let limits = &edge.limits;
     let deadlines = Deadlines { head: limits.header_timeout, idle: limits.idle_timeout, write: limits.write_timeout };
     let io = GuardedIo::new(stream, deadlines, Arc::clone(&link.connection), Arc::clone(&edge.raw_answers));
+    let io = io.with_express(Express::new(Arc::clone(&edge), link.peer));
     let service = service_fn(|request| {
         let (edge, link) = (&edge, &link);
         let begun = OpenRequest::begin(&link.connection, &open);

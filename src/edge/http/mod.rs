@@ -12,6 +12,7 @@ mod connection;
 mod cors;
 mod cursor;
 mod edge;
+mod express;
 mod forwarded;
 mod framing;
 mod handlers;

@@ -38,7 +38,7 @@ pub(super) struct Asker<L> {
 
 impl<L: Lane> Asker<L> {
     /// Asks the lane and sends its answer, with lifetimes as of the moment of sending.
-    async fn ask(self: Arc<Self>, question: Question) {
+    async fn ask(self: Arc<Self>, question: Box<Question>) {
         let reply = &question.reply;
         let (kind, transmit) = match question.ask {
             Ask::Presence(presence) => {
@@ -177,7 +177,7 @@ impl<L: Lane> Engine<L> {
         match responder.receive(bytes, arrival, now) {
             Decision::Silence(cause) => asker.metrics.silence(cause),
             Decision::Transmit(transmit) => asker.answer(AnswerKind::Direct, &transmit),
-            Decision::Ask(question) => self.question(*question),
+            Decision::Ask(question) => self.question(question),
             Decision::Note(note, answer) => {
                 match answer {
                     Some(transmit) => asker.answer(AnswerKind::Direct, &transmit),
@@ -195,7 +195,7 @@ impl<L: Lane> Engine<L> {
     }
 
     /// Asks the lane, or refuses the question at once when too many wait.
-    fn question(&mut self, question: Question) {
+    fn question(&mut self, question: Box<Question>) {
         if !self.has_room() {
             let transmit = self.asker.answerer.overloaded(&question.reply, self.asker.clock.mono());
             self.asker.answer(AnswerKind::Overloaded, &transmit);

@@ -158,22 +158,21 @@ impl Responder {
             let answer = self.answerer.bad_request(message.transaction());
             return self.unproven_answer(request.arrival, request.endpoint, message.bytes().len(), answer, request.now);
         };
-        let known = self.conversations.find(request.endpoint, claim.username, claim.nonce);
-        let known = known.map(|known| (known.issued, known.key.clone()));
-        let is_known = known.is_some();
-        let (issued, key) = match known {
-            Some((issued, key)) => (issued, Some(key)),
-            None => match self.cookie.check(claim.nonce, request.endpoint) {
-                Some(issued) => (issued, None),
-                None => return self.without_nonce(request, &claim),
-            },
+        let username = Username::parse(claim.username);
+        let known = username.and_then(|username| self.conversations.find(request.endpoint, username, claim.nonce));
+        let known = known.map(|(issued, key)| (issued, key.clone()));
+        let is_new = known.is_none();
+        let issued = known.as_ref().map(|(issued, _)| *issued);
+        let Some(issued) = issued.or_else(|| self.cookie.check(claim.nonce, request.endpoint)) else {
+            return self.without_nonce(request, &claim, username);
         };
-        let Some(reply) = self.verified(request, &claim, key) else {
+        let key = known.map(|(_, key)| key);
+        let Some(reply) = username.and_then(|username| self.verified(request, &claim, username, key)) else {
             let is_fresh = request.now.ms_since(issued) <= u64::from(self.nonce_fresh_ms);
             return if is_fresh { self.proven_challenge(request) } else { self.challenge(request, 401) };
         };
-        if !is_known {
-            self.conversations.note(request.endpoint, claim.username, claim.nonce, issued, &reply.key);
+        if is_new {
+            self.conversations.note(request.endpoint, reply.username, claim.nonce, issued, &reply.key);
         }
         let unknown = message.unknown_required();
         if !unknown.is_empty() {
@@ -185,9 +184,14 @@ impl Responder {
         Decision::Ask(Box::new(Question { ask: ask(&claim, &reply, issued), reply }))
     }
 
-    /// USERNAME's shape, REALM and integrity. The key is `known` where this source has proven it before, else derived.
-    fn verified(&self, request: &Request<'_>, claim: &Claim<'_>, known: Option<MessageKey>) -> Option<ReplyTo> {
-        let username = Username::parse(claim.username)?;
+    /// REALM and integrity. The key is `known` where this source has proven it before, else derived.
+    fn verified(
+        &self,
+        request: &Request<'_>,
+        claim: &Claim<'_>,
+        username: Username,
+        known: Option<MessageKey>,
+    ) -> Option<ReplyTo> {
         if claim.realm != REALM.as_bytes() {
             return None;
         }
@@ -208,8 +212,8 @@ impl Responder {
 
     /// The nonce is not one of ours for this source: 438. A presence datagram may still be a host whose NAT gave it another
     /// address while it can't read our challenge; then the owner's view shall show where it is.
-    fn without_nonce(&mut self, request: &Request<'_>, claim: &Claim<'_>) -> Decision {
-        let note = self.unverified(request, claim);
+    fn without_nonce(&mut self, request: &Request<'_>, claim: &Claim<'_>, username: Option<Username>) -> Decision {
+        let note = self.unverified(request, claim, username);
         let answer = self.challenge(request, 438);
         match (note, answer) {
             (None, answer) => answer,
@@ -220,13 +224,18 @@ impl Responder {
 
     /// The note about an authentic `p1` datagram, within the budget of its source and the credential's own one for notes:
     /// whoever repeats a captured datagram from many sources must not spend what the host's refreshes live on.
-    fn unverified(&mut self, request: &Request<'_>, claim: &Claim<'_>) -> Option<NoteUnverified> {
-        let Some(Username::Presence(listing)) = Username::parse(claim.username) else { return None };
+    fn unverified(
+        &mut self,
+        request: &Request<'_>,
+        claim: &Claim<'_>,
+        username: Option<Username>,
+    ) -> Option<NoteUnverified> {
+        let Some(username @ Username::Presence(listing)) = username else { return None };
         let sequence = claim.sequence?;
         if !self.unproven.take(Source::of(request.endpoint.address().ip()), request.now) {
             return None;
         }
-        let reply = self.verified(request, claim, None)?;
+        let reply = self.verified(request, claim, username, None)?;
         let understood = request.message.unknown_required().is_empty();
         if !understood || !self.per_credential.take(("note", reply.username), request.now) {
             return None;

@@ -44,7 +44,7 @@ impl Username {
         }
     }
 
-    /// The long-term key, derived; nothing is looked up, so names that exist and that don't take the same time.
+    /// The long-term key, derived, so names that exist and that don't take the same time.
     pub(super) fn key(self, instance: &InstanceKey) -> MessageKey {
         let password: Secret = match self {
             Self::Presence(listing) => instance.presence_password(listing),

@@ -10,6 +10,7 @@ use super::super::row::row_digest;
 use crate::domain::{ListingId, MonoTime};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use bytes::Bytes;
+use std::ops::Range;
 
 /// Most rows in one chunk: a page of 50 touches two, and a rewrite copies about 20 KB. One bit each in a mask.
 pub(crate) const ROWS_MAX: usize = 64;
@@ -197,13 +198,22 @@ impl<'a> Segment<'a> {
 
     /// Calls `f` with each run of adjacent rows, without the last comma.
     pub(crate) fn for_each_run(&self, f: &mut impl FnMut(&[u8])) {
+        self.for_each_range(|range| f(&self.chunk.json[range.start..range.end - 1]));
+    }
+
+    /// Calls `f` with each run of adjacent rows, with the last comma.
+    pub(crate) fn for_each_shared_run(&self, f: &mut impl FnMut(Bytes)) {
+        self.for_each_range(|range| f(self.chunk.json.slice(range)));
+    }
+
+    fn for_each_range(&self, mut f: impl FnMut(Range<usize>)) {
         let mut rest = self.rows;
         while rest != 0 {
             let first = rest.trailing_zeros();
             let run = (rest >> first).trailing_ones();
             let end = first + run;
             let start = if first == 0 { 0 } else { self.chunk.ends[first as usize - 1] };
-            f(&self.chunk.json[start as usize..self.chunk.ends[end as usize - 1] as usize - 1]);
+            f(start as usize..self.chunk.ends[end as usize - 1] as usize);
             rest = if end >= 64 { 0 } else { rest & (u64::MAX << end) };
         }
     }
