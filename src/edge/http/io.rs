@@ -13,7 +13,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
@@ -38,6 +38,8 @@ pub(super) struct GuardedIo<S> {
     /// Fires no later than the deadline for reading: a later deadline is found out when it fires, so that a request
     /// which arrives in one piece never touches the timer.
     read_timer: Pin<Box<Sleep>>,
+    /// Whom the timer wakes, once it has been polled with its present deadline.
+    armed: Option<Waker>,
     write_timer: Option<Pin<Box<Sleep>>>,
     raw_answers: Arc<RawAnswers>,
     /// Nothing was written since the last flush: the next bytes begin an answer.
@@ -76,6 +78,7 @@ impl<S> GuardedIo<S> {
             framing: Framing::new(),
             head_since: None,
             read_timer: Box::pin(sleep_until(first)),
+            armed: None,
             write_timer: None,
             raw_answers,
             at_start: true,
@@ -131,7 +134,13 @@ impl<S> GuardedIo<S> {
         let Some(deadline) = self.read_deadline() else { return Poll::Pending };
         if self.read_timer.deadline() > deadline {
             self.read_timer.as_mut().reset(deadline);
+            self.armed = None;
         }
+        let is_armed = self.armed.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if is_armed && !self.read_timer.is_elapsed() {
+            return Poll::Pending;
+        }
+        self.armed = Some(cx.waker().clone());
         while self.read_timer.as_mut().poll(cx).is_ready() {
             if self.read_timer.deadline() >= deadline {
                 return Poll::Ready(());
