@@ -142,8 +142,10 @@ fn take_rows(chunk: &Chunk, start: usize, wanted: usize, room: usize, now: MonoT
             false => (rows, end - 1),
         };
     }
-    while rows.count_ones() as usize > wanted {
-        rows &= !(1 << rows.ilog2());
+    let mut after = rows;
+    for _ in 0..wanted {
+        after &= after - 1;
     }
+    rows ^= after;
     (rows, rows.ilog2() as usize)
 }
