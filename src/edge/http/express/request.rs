@@ -1,7 +1,5 @@
 //! Which requests take the short way: a browse as games and browsers send it, and nothing that could be read in two ways.
 
-use hyper::header::HeaderValue;
-
 /// Longest head that is looked at: longer ones are rare, and hyper reads them as well.
 const HEAD_BYTES_MAX: usize = 2 * 1024;
 /// Most header lines: browsers send about a dozen.
@@ -98,13 +96,13 @@ fn has_bare_line_feed(bytes: &[u8]) -> bool {
 
 /// Characters of a target that no parser of URIs treats in a way of its own.
 fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~/?&=%+:,".contains(&byte)
+    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'-'..=b':' | b'_' | b'~' | b'?' | b'&' | b'=' | b'%' | b'+' | b',')
 }
 
 /// Text in the sense of `HeaderValue::to_str`.
 fn visible(value: &[u8]) -> Option<&str> {
-    let same = |text: &&str| HeaderValue::from_str(text).is_ok_and(|value| value.to_str().is_ok());
-    std::str::from_utf8(value).ok().filter(same)
+    let legal = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+    if legal { std::str::from_utf8(value).ok() } else { None }
 }
 
 #[cfg(test)]
