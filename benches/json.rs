@@ -13,6 +13,8 @@ use rendezvous::wire::request::{AttemptBody, RegisterBody, RenewBody};
 use rendezvous::wire::response::{AttemptAnswer, ListingAnswer, RenewAnswer};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
+use simd_json::Buffers;
+use std::cell::RefCell;
 use std::fmt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -122,9 +124,13 @@ const LISTING: &str = r#"{"listing_id":"01a2292286001b95404cd0567f9f2669","versi
 const RENEWED: &str = r#"{"listing_id":"01a2292286001b95404cd0567f9f2669","version":2,"expires_at":"2026-01-01T00:00:00.000Z","ttl_ms":60000,"visibility":"public"}"#;
 const ATTEMPT: &str = r#"{"attempt_id":"01a2292286001b95404cd0567f9f2669","expires_at":"2026-01-01T00:00:00.000Z","bind":{"username":"j1.01a2292286001b95404cd0567f9f2669","password":"AQGiKSKGABuVQEzQVn-fJmmzYPNmL5IMjQAQGiKSKGA"},"peer_key":"AQGiKSKGABuVQEzQVn-fJmmzYPNmL5IMjQAQGiKSKGA","realm":"rendezvous","stun":["stun:203.0.113.1:3478"]}"#;
 
+thread_local! {
+    static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers::with_max_depth(1_024, DEPTH_MAX));
+}
+
+/// As the seam does it: with buffers that are kept.
 fn simd_tape(body: &mut [u8]) -> bool {
-    let mut buffers = simd_json::Buffers::with_max_depth(body.len(), DEPTH_MAX);
-    simd_json::to_tape_with_buffers(body, &mut buffers).is_ok()
+    BUFFERS.with_borrow_mut(|buffers| simd_json::to_tape_with_buffers(body, buffers).is_ok())
 }
 
 fn serde_tree(body: &mut [u8]) -> bool {
