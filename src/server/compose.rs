@@ -20,6 +20,7 @@ use crate::telemetry::Exposition;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -199,6 +200,7 @@ fn http_settings(config: &Config, keys: &InstanceKeys, text: &MetricsText) -> Re
     settings.limits = config.http.limits.clone();
     settings.rates = (!config.dev).then_some(config.http.rates);
     settings.metrics = config.dev.then(|| text.clone());
+    settings.workers = std::thread::available_parallelism().map_or(1, NonZero::get);
     Ok(settings)
 }
 

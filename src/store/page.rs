@@ -3,6 +3,7 @@
 use super::lane::Segment;
 use super::row::row_digest;
 use crate::domain::{ListingId, TenantId};
+use bytes::Bytes;
 
 /// Most rows of one page; a larger `limit` is clamped.
 pub const PAGE_MAX: usize = 100;
@@ -49,6 +50,15 @@ impl PageView<'_> {
         match &self.runs {
             Runs::Rendered(rows) => rows.iter().for_each(|row| f(row.as_bytes())),
             Runs::Chunks(segments) => segments.iter().for_each(|segment| segment.for_each_run(&mut f)),
+        }
+    }
+
+    /// Calls `f` with the runs of rows as shared slices of the snapshot, each followed by a comma, the last one too. What
+    /// `f` keeps holds on to the snapshot's chunks, so it must not keep them for long.
+    pub fn for_each_shared_run(&self, mut f: impl FnMut(Bytes)) {
+        match &self.runs {
+            Runs::Rendered(rows) => rows.iter().for_each(|row| f([row.as_bytes(), b","].concat().into())),
+            Runs::Chunks(segments) => segments.iter().for_each(|segment| segment.for_each_shared_run(&mut f)),
         }
     }
 

@@ -18,7 +18,7 @@ pub use attribute::{AttributeType, PRIVATE_CODE_POINTS, PrivateCodePoint};
 pub use builder::{BuildError, MessageBuilder};
 pub use message::{Attributes, Malformed, Message, OfferAttribute, ParseError};
 #[cfg(any(feature = "server", feature = "client"))]
-pub use protection::FingerprintCheck;
+pub use protection::{FingerprintCheck, IntegrityKey};
 
 /// Bytes of a message's header.
 pub const HEADER_BYTES: usize = 20;

@@ -22,9 +22,26 @@ pub enum FingerprintCheck {
     Wrong,
 }
 
+/// A key with its HMAC schedule worked out: half of the work of a short message is done once for all messages.
+#[derive(Clone)]
+pub struct IntegrityKey(Hmac<Sha256>);
+
+impl IntegrityKey {
+    /// Prepares a key of any length.
+    pub fn new(key: &[u8]) -> Self {
+        Self(Hmac::new_from_slice(key).unwrap_or_else(|_| unreachable!("HMAC takes keys of any length")))
+    }
+}
+
+impl std::fmt::Debug for IntegrityKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
 /// The HMAC over everything before the attribute at `offset`, with the length field set to end with that attribute.
-fn integrity_mac(bytes: &[u8], offset: usize, key: &[u8]) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"));
+fn integrity_mac(bytes: &[u8], offset: usize, key: &IntegrityKey) -> Hmac<Sha256> {
+    let mut mac = key.0.clone();
     let length = covered_length(offset, INTEGRITY_ATTRIBUTE_BYTES);
     mac.update(&bytes[..2]);
     mac.update(&length);
@@ -50,6 +67,11 @@ fn covered_length(offset: usize, attribute_bytes: usize) -> [u8; 2] {
 impl Message<'_> {
     /// Whether MESSAGE-INTEGRITY-SHA256 is there, has its full 32 bytes and was made with `key`. Constant time in the value.
     pub fn verify_integrity(&self, key: &[u8]) -> bool {
+        self.verify_integrity_by(&IntegrityKey::new(key))
+    }
+
+    /// The same with a key that is prepared already.
+    pub fn verify_integrity_by(&self, key: &IntegrityKey) -> bool {
         let (Some(offset), Some(value)) = (self.integrity_offset(), self.integrity_sha256()) else { return false };
         // `verify_slice` refuses every length but 32 and compares through `subtle`.
         integrity_mac(self.bytes(), offset, key).verify_slice(value).is_ok()
@@ -68,6 +90,11 @@ impl Message<'_> {
 impl MessageBuilder {
     /// Appends MESSAGE-INTEGRITY-SHA256 of 32 bytes over what has been written.
     pub fn integrity(self, key: &[u8]) -> Self {
+        self.integrity_by(&IntegrityKey::new(key))
+    }
+
+    /// The same with a key that is prepared already.
+    pub fn integrity_by(self, key: &IntegrityKey) -> Self {
         let mac = integrity_mac(self.written(), self.len(), key);
         let value: [u8; 32] = mac.finalize().into_bytes().into();
         self.attribute(AttributeType::MESSAGE_INTEGRITY_SHA256, &value)

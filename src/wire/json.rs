@@ -8,6 +8,7 @@
 use crate::domain::details::escape_pointer;
 use simd_json::tape::Node;
 use simd_json::{Buffers, StaticNode, Tape};
+use std::cell::RefCell;
 
 /// Deepest nesting of a body. The deepest known body has three levels; the walk below recurses at most this far.
 pub const DEPTH_MAX: usize = 16;
@@ -28,6 +29,14 @@ impl FieldError {
     }
 }
 
+/// What the parser starts with on each thread. Its room grows to that of the longest body, which the edge bounds; made
+/// anew for each body it would cost more than parsing a short one.
+const BUFFER_BYTES: usize = 1_024;
+
+thread_local! {
+    static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers::with_max_depth(BUFFER_BYTES, DEPTH_MAX));
+}
+
 /// A parsed body, free of duplicates and of U+0000.
 pub struct Document<'b> {
     tape: Tape<'b>,
@@ -39,20 +48,20 @@ impl<'b> Document<'b> {
         if body.is_empty() {
             return Err(FieldError::new("", "must be a JSON object, is empty"));
         }
-        let mut buffers = Buffers::with_max_depth(body.len(), DEPTH_MAX);
-        let tape = simd_json::to_tape_with_buffers(body, &mut buffers).map_err(|error| {
+        let parsed = BUFFERS.with_borrow_mut(|buffers| simd_json::to_tape_with_buffers(body, buffers));
+        let tape = parsed.map_err(|error| {
             // Of what is wrong inside of a string the parser doesn't tell the place, but 0 or 1.
             let place = if error.index() > 1 { format!("; see byte {}", error.index()) } else { String::new() };
             FieldError::new("", format!("must be well-formed JSON in UTF-8 of at most {DEPTH_MAX} levels{place}"))
         })?;
         let document = Self { tape };
-        check(document.root(), &mut Vec::new())?;
+        check(document.root(), document.root())?;
         Ok(document)
     }
 
     /// The body's members. A body that is not an object is refused.
     pub fn members(&self) -> Result<Members<'_>, FieldError> {
-        Field { pointer: String::new(), value: self.root() }.object()
+        Field { root: self.root(), value: self.root() }.object()
     }
 
     fn root(&self) -> Value<'_> {
@@ -105,13 +114,34 @@ impl<'t> Value<'t> {
         matches!(self.0.first(), Some(Node::Array { .. }))
     }
 
-    fn members(self) -> Vec<(&'t str, Value<'t>)> {
+    fn members(self) -> impl Iterator<Item = (&'t str, Value<'t>)> {
         let mut inside = self.inside();
-        let mut members = Vec::new();
-        while let (Some(name), Some(value)) = (inside.next(), inside.next()) {
-            members.push((name.text().unwrap_or_default(), value));
+        std::iter::from_fn(move || {
+            let (name, value) = (inside.next()?, inside.next()?);
+            Some((name.text().unwrap_or_default(), value))
+        })
+    }
+
+    fn is(self, other: Self) -> bool {
+        std::ptr::eq(self.0.as_ptr(), other.0.as_ptr())
+    }
+
+    /// The pointer from this value to one inside it. Looked for when something is refused, so that what is accepted pays
+    /// nothing for it.
+    fn pointer_to(self, target: Self) -> Option<String> {
+        if self.is(target) {
+            return Some(String::new());
         }
-        members
+        if self.is_object() {
+            let inside =
+                |(name, value): (&str, Self)| Some(format!("/{}{}", escape_pointer(name), value.pointer_to(target)?));
+            return self.members().find_map(inside);
+        }
+        if self.is_array() {
+            let inside = |(position, item): (usize, Self)| Some(format!("/{position}{}", item.pointer_to(target)?));
+            return self.inside().enumerate().find_map(inside);
+        }
+        None
     }
 }
 
@@ -129,40 +159,35 @@ impl<'t> Iterator for Inside<'t> {
 }
 
 /// Refuses duplicate members and U+0000 anywhere, below members that nobody knows included.
-fn check<'t>(value: Value<'t>, path: &mut Vec<String>) -> Result<(), FieldError> {
-    let here = |path: &[String]| path.iter().map(|segment| format!("/{}", escape_pointer(segment))).collect::<String>();
+fn check(root: Value<'_>, value: Value<'_>) -> Result<(), FieldError> {
+    let refused = |below: &str, detail: &str| {
+        let pointer = root.pointer_to(value).unwrap_or_default();
+        Err(FieldError::new(format!("{pointer}{below}"), detail))
+    };
     if value.text().is_some_and(|text| text.contains('\0')) {
-        return Err(FieldError::new(here(path), "must not contain U+0000"));
+        return refused("", "must not contain U+0000");
     }
     if value.is_object() {
-        let members = value.members();
-        let mut names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
+        let mut names: Vec<&str> = value.members().map(|(name, _)| name).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            path.push(twice[0].to_owned());
-            return Err(FieldError::new(here(path), "appears twice"));
+            return refused(&format!("/{}", escape_pointer(twice[0])), "appears twice");
         }
-        for (name, value) in members {
-            path.push(name.to_owned());
-            if name.contains('\0') {
-                return Err(FieldError::new(here(&path[..path.len() - 1]), "must not name a member with U+0000"));
-            }
-            check(value, path)?;
-            path.pop();
+        if names.iter().any(|name| name.contains('\0')) {
+            return refused("", "must not name a member with U+0000");
         }
-    } else if value.is_array() {
-        for (position, value) in value.inside().enumerate() {
-            path.push(position.to_string());
-            check(value, path)?;
-            path.pop();
-        }
+        return value.members().try_for_each(|(_, value)| check(root, value));
+    }
+    if value.is_array() {
+        return value.inside().try_for_each(|item| check(root, item));
     }
     Ok(())
 }
 
 /// The members of an object that nobody has read yet.
 pub struct Members<'t> {
-    pointer: String,
+    root: Value<'t>,
+    object: Value<'t>,
     left: Vec<(&'t str, Value<'t>)>,
 }
 
@@ -171,28 +196,29 @@ impl<'t> Members<'t> {
     pub fn optional(&mut self, name: &str) -> Option<Field<'t>> {
         let position = self.left.iter().position(|(member, _)| *member == name)?;
         let (_, value) = self.left.swap_remove(position);
-        Some(Field { pointer: format!("{}/{name}", self.pointer), value })
+        Some(Field { root: self.root, value })
     }
 
     /// Takes a member that must be there.
     pub fn required(&mut self, name: &str) -> Result<Field<'t>, FieldError> {
-        self.optional(name).ok_or_else(|| FieldError::new(format!("{}/{name}", self.pointer), "is required"))
+        self.optional(name).ok_or_else(|| self.refused(name, "is required"))
     }
 
     /// All members that are left, with their names, in the order of the body.
     pub fn rest(self) -> impl Iterator<Item = (&'t str, Field<'t>)> {
-        let pointer = self.pointer;
-        self.left
-            .into_iter()
-            .map(move |(name, value)| (name, Field { pointer: format!("{pointer}/{}", escape_pointer(name)), value }))
+        let root = self.root;
+        self.left.into_iter().map(move |(name, value)| (name, Field { root, value }))
+    }
+
+    fn refused(&self, name: &str, detail: &str) -> FieldError {
+        let pointer = self.root.pointer_to(self.object).unwrap_or_default();
+        FieldError::new(format!("{pointer}/{}", escape_pointer(name)), detail)
     }
 
     /// Refuses the members that nobody has read, by name.
     pub fn finish(self) -> Result<(), FieldError> {
         match self.left.first() {
-            Some((name, _)) => {
-                Err(FieldError::new(format!("{}/{}", self.pointer, escape_pointer(name)), "is not a known field"))
-            }
+            Some((name, _)) => Err(self.refused(name, "is not a known field")),
             None => Ok(()),
         }
     }
@@ -200,19 +226,19 @@ impl<'t> Members<'t> {
 
 /// One value and where it stands.
 pub struct Field<'t> {
-    pointer: String,
+    root: Value<'t>,
     value: Value<'t>,
 }
 
 impl<'t> Field<'t> {
     /// Where the value stands in the body.
-    pub fn pointer(&self) -> &str {
-        &self.pointer
+    pub fn pointer(&self) -> String {
+        self.root.pointer_to(self.value).unwrap_or_default()
     }
 
     /// A refusal of this value.
     pub fn refused(&self, detail: impl Into<String>) -> FieldError {
-        FieldError::new(self.pointer.clone(), detail)
+        FieldError::new(self.pointer(), detail)
     }
 
     fn expected(&self, what: &str) -> FieldError {
@@ -258,7 +284,7 @@ impl<'t> Field<'t> {
         if !self.value.is_object() {
             return Err(self.expected("an object"));
         }
-        Ok(Members { pointer: self.pointer.clone(), left: self.value.members() })
+        Ok(Members { root: self.root, object: self.value, left: self.value.members().collect() })
     }
 
     /// The items of an array of at most `max`.
@@ -270,8 +296,7 @@ impl<'t> Field<'t> {
         if items.len() > max {
             return Err(self.refused(format!("must have at most {max} items")));
         }
-        let numbered = items.into_iter().enumerate();
-        Ok(numbered.map(|(n, value)| Field { pointer: format!("{}/{n}", self.pointer), value }).collect())
+        Ok(items.into_iter().map(|value| Field { root: self.root, value }).collect())
     }
 
     /// Calls the reader that fits the value: text, integer or boolean.

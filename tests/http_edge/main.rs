@@ -2,6 +2,7 @@
 
 mod bounds;
 mod browse;
+mod express;
 mod harness;
 mod life;
 mod order;

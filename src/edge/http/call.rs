@@ -55,7 +55,7 @@ impl<'r> Call<'r> {
     }
 
     /// The query parameters; unknown ones are refused.
-    pub(super) fn query(&self) -> Result<Query, Problem> {
+    pub(super) fn query(&self) -> Result<Query<'r>, Problem> {
         Query::parse(self.parts.uri.query(), self.routed.route.query)
     }
 

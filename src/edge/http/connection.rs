@@ -5,7 +5,7 @@ use crate::domain::Source;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use std::task::Waker;
 use tokio::time::{Duration, Instant};
 
 /// In place of an idle time: a request is in progress.
@@ -29,7 +29,8 @@ pub(super) struct Connection {
     flaw: AtomicU64,
     last_answer: AtomicBool,
     close_idle: AtomicBool,
-    evicted: Notify,
+    /// Wakes the connection's task when one of the above was changed by somebody else.
+    task: Mutex<Option<Waker>>,
 }
 
 impl Connection {
@@ -41,7 +42,7 @@ impl Connection {
             flaw: AtomicU64::new(NO_FLAW),
             last_answer: AtomicBool::new(false),
             close_idle: AtomicBool::new(false),
-            evicted: Notify::new(),
+            task: Mutex::new(None),
         }
     }
 
@@ -61,6 +62,17 @@ impl Connection {
     pub(super) fn end_request(&self) {
         let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(EVICTED - 1);
         let _ = self.idle_since_ms.compare_exchange(BUSY, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Counts a request that was answered within one step of the connection's task, so many milliseconds after it was
+    /// opened. False when the connection is being closed to make room, or has a request in progress: then there was none.
+    pub(super) fn answer_at_once(&self, since_opened_ms: u64) -> bool {
+        let idle = |state: u64| (state != EVICTED && state != BUSY).then_some(since_opened_ms.min(EVICTED - 1));
+        let answered = self.idle_since_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, idle).is_ok();
+        if answered {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+        }
+        answered
     }
 
     /// Requests begun so far.
@@ -113,15 +125,29 @@ impl Connection {
         self.close_idle.load(Ordering::Relaxed)
     }
 
-    /// Resolves when the connection has to make room.
-    pub(super) async fn evicted(&self) {
-        self.evicted.notified().await;
+    /// Whether the connection has to make room.
+    pub(super) fn is_evicted(&self) -> bool {
+        self.idle_since_ms.load(Ordering::Relaxed) == EVICTED
+    }
+
+    /// From now on `waker` is woken by whatever others order. What they ordered before is seen by whoever looks after this:
+    /// both sides take the lock, one before the look, the other after the order.
+    pub(super) fn wake_by(&self, waker: &Waker) {
+        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+    }
+
+    /// Makes the connection's task look.
+    fn wake(&self) {
+        let waker = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     fn evict(&self, seen: u64) -> bool {
         let won = self.idle_since_ms.compare_exchange(seen, EVICTED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if won {
-            self.evicted.notify_one();
+            self.wake();
         }
         won
     }
@@ -141,6 +167,9 @@ struct Inner {
     /// Connections that count: all but those with a waiting long poll, which have a ceiling of their own.
     counted: usize,
     per_source: HashMap<Source, usize>,
+    /// What has been ordered of all connections, those to come included.
+    last_answer: bool,
+    close_idle: bool,
 }
 
 struct Entry {
@@ -166,10 +195,25 @@ impl Registry {
         inner.make_room(self.max, self.max_per_source, source, None).then(|| {
             let id = inner.next;
             inner.next += 1;
+            inner.order(&connection);
             inner.entries.insert(id, Entry { connection, source, counted: false });
             inner.count(id);
             Admission { registry: Arc::clone(self), id }
         })
+    }
+
+    /// From now on an answer is its connection's last.
+    pub(super) fn end_all_with_next_answer(&self) {
+        let mut inner = self.lock();
+        inner.last_answer = true;
+        inner.order_all();
+    }
+
+    /// From now on also waiting for a request is its connection's end.
+    pub(super) fn close_all_when_idle(&self) {
+        let mut inner = self.lock();
+        (inner.last_answer, inner.close_idle) = (true, true);
+        inner.order_all();
     }
 
     /// Open connections that count against the ceiling.
@@ -185,6 +229,22 @@ impl Registry {
 }
 
 impl Inner {
+    fn order(&self, connection: &Connection) {
+        if self.last_answer {
+            connection.end_with_next_answer();
+        }
+        if self.close_idle {
+            connection.close_when_idle();
+        }
+    }
+
+    fn order_all(&self) {
+        for entry in self.entries.values() {
+            self.order(&entry.connection);
+            entry.connection.wake();
+        }
+    }
+
     /// Evicts at most one connection for each ceiling that is reached. Costs a scan over the connections, only at a ceiling.
     fn make_room(&mut self, max: usize, max_per_source: usize, source: Option<Source>, but: Option<u64>) -> bool {
         let of_source = source.and_then(|source| self.per_source.get(&source)).copied().unwrap_or(0);

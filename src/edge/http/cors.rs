@@ -35,11 +35,19 @@ impl CorsPolicy {
         }
     }
 
+    /// `Vary` of every answer to a GET.
+    pub(super) fn varies(&self) -> Option<HeaderValue> {
+        match &self.0 {
+            Cors::Off | Cors::Any => None,
+            Cors::Origins(_) => Some(HeaderValue::from_static("Origin")),
+        }
+    }
+
     /// Adds what lets a page of another origin read the answer. Where the answer depends on the origin, caches hear of it.
     pub(super) fn dress(&self, answer: Answer, headers: &HeaderMap) -> Answer {
-        let answer = match &self.0 {
-            Cors::Off | Cors::Any => answer,
-            Cors::Origins(_) => answer.header(VARY, HeaderValue::from_static("Origin")),
+        let answer = match self.varies() {
+            Some(varies) => answer.header(VARY, varies),
+            None => answer,
         };
         match self.allowed(headers) {
             Some(origin) => {

@@ -4,6 +4,7 @@ use super::answer::{Answer, COMMIT, INSTANCE};
 use super::auth::{Authenticator, Now};
 use super::call::{Call, Link};
 use super::cors::CorsPolicy;
+use super::express::Heads;
 use super::forwarded::{Cidr, client_address};
 use super::framing::Flaw;
 use super::handlers;
@@ -43,6 +44,7 @@ pub(super) struct Edge {
     pub(super) openapi: Bytes,
     pub(super) trusted_proxies: Vec<Cidr>,
     pub(super) raw_answers: Arc<RawAnswers>,
+    pub(super) heads: Heads,
     router: Router,
     cors: CorsPolicy,
     instance: HeaderValue,
@@ -53,8 +55,10 @@ impl Edge {
         let instance = service.instance();
         // 32 hex digits are a legal header value.
         let header = HeaderValue::from_str(&instance.to_string()).unwrap_or(HeaderValue::from_static(""));
+        let cors = CorsPolicy::new(settings.cors.clone());
         Self {
             raw_answers: Arc::new(RawAnswers::new(&header)),
+            heads: Heads::new(&header, cors.varies()),
             auth: Authenticator::from_settings(&mut settings, instance),
             limiter: settings.rates.map(Limiter::new),
             limits: settings.limits,
@@ -63,7 +67,7 @@ impl Edge {
             openapi: Bytes::from(super::openapi::openapi_json()),
             trusted_proxies: settings.trusted_proxies,
             router: Router::new(),
-            cors: CorsPolicy::new(settings.cors),
+            cors,
             instance: header,
             service,
         }

@@ -99,13 +99,23 @@ impl Framing {
         }
     }
 
+    /// Requests begun so far, if the next byte begins another one.
+    pub(super) fn between_requests(&self) -> Option<u64> {
+        (self.expect == Expect::RequestLine && self.line.is_empty()).then_some(self.requests)
+    }
+
+    /// Counts a request that was read and answered by somebody else.
+    pub(super) fn skip_request(&mut self) {
+        self.requests += 1;
+    }
+
     /// The first flawed request of the connection, counted from 1.
     pub(super) fn flaw(&self) -> Option<(u64, Flaw)> {
         self.flaw
     }
 
     fn take_line(&mut self, bytes: &[u8]) -> usize {
-        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+        let Some(end) = memchr::memchr(b'\n', bytes) else {
             if self.line.len() + bytes.len() > HEAD_BYTES_MAX {
                 self.refuse(Flaw::HeadersTooLarge);
             } else {
@@ -155,7 +165,7 @@ impl Framing {
         if self.head_bytes > HEAD_BYTES_MAX {
             return self.refuse(Flaw::HeadersTooLarge);
         }
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return self.refuse(Flaw::Ambiguous) };
+        let Some(colon) = memchr::memchr(b':', line) else { return self.refuse(Flaw::Ambiguous) };
         let (name, value) = line.split_at(colon);
         let value = value.get(1..).unwrap_or_default().trim_ascii();
         if name.first().is_none_or(u8::is_ascii_whitespace) {

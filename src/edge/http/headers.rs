@@ -80,12 +80,13 @@ pub(super) fn if_match_version(headers: &HeaderMap) -> Result<u64, Problem> {
 
 /// Whether `If-None-Match` names this weak tag (`W/"..."`), or any (RFC 9110 section 13.1.2, weak comparison).
 pub(super) fn none_match_holds(headers: &HeaderMap, opaque: &str) -> bool {
-    let same = |tag: &str| {
-        let tag = tag.trim();
-        tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == opaque
-    };
     let lines = headers.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(same)
+    lines.into_iter().any(|line| line_names_tag(line, opaque))
+}
+
+/// Whether one line of `If-None-Match` does.
+pub(super) fn line_names_tag(line: &str, opaque: &str) -> bool {
+    line.split(',').map(str::trim).any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == opaque)
 }
 
 /// How long a long poll may wait: `wait_ms`, or `Prefer: wait=N` in seconds (RFC 7240 section 4.3); clamped.

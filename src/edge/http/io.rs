@@ -5,6 +5,7 @@
 //! connection may wait much longer; and an answer must be taken by its client. The body has its own, where it is read.
 
 use super::connection::Connection;
+use super::express::Express;
 use super::framing::Framing;
 use super::raw::RawAnswers;
 use bytes::{Buf, Bytes};
@@ -12,7 +13,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
@@ -37,12 +38,16 @@ pub(super) struct GuardedIo<S> {
     /// Fires no later than the deadline for reading: a later deadline is found out when it fires, so that a request
     /// which arrives in one piece never touches the timer.
     read_timer: Pin<Box<Sleep>>,
+    /// Whom the timer wakes, once it has been polled with its present deadline.
+    armed: Option<Waker>,
     write_timer: Option<Pin<Box<Sleep>>>,
     raw_answers: Arc<RawAnswers>,
     /// Nothing was written since the last flush: the next bytes begin an answer.
     at_start: bool,
     /// Sent in place of what hyper wrote, before anything else.
     substitute: Bytes,
+    /// Answers what it can before hyper sees it.
+    express: Option<Express>,
     lingering: Option<Linger>,
 }
 
@@ -73,12 +78,34 @@ impl<S> GuardedIo<S> {
             framing: Framing::new(),
             head_since: None,
             read_timer: Box::pin(sleep_until(first)),
+            armed: None,
             write_timer: None,
             raw_answers,
             at_start: true,
             substitute: Bytes::new(),
+            express: None,
             lingering: None,
         }
+    }
+
+    /// The same with a short way for plain browses.
+    pub(super) fn with_express(self, express: Option<Express>) -> Self {
+        Self { express, ..self }
+    }
+
+    /// Takes `bytes` off hyper's hands if they are a request that can be answered in one step. hyper must be between two
+    /// requests: nothing of ours may overtake an answer of its own.
+    fn answers_at_once(&mut self, bytes: &[u8]) -> bool {
+        let Some(express) = &mut self.express else { return false };
+        let between = self.framing.between_requests() == Some(self.connection.requests());
+        if !between || !self.at_start || !self.substitute.is_empty() || self.connection.idle_since().is_none() {
+            return false;
+        }
+        let answered = express.answer(bytes, &self.connection);
+        if answered {
+            self.framing.skip_request();
+        }
+        answered
     }
 
     /// When waiting for more bytes ends; `None` while a request is in progress.
@@ -107,7 +134,13 @@ impl<S> GuardedIo<S> {
         let Some(deadline) = self.read_deadline() else { return Poll::Pending };
         if self.read_timer.deadline() > deadline {
             self.read_timer.as_mut().reset(deadline);
+            self.armed = None;
         }
+        let is_armed = self.armed.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if is_armed && !self.read_timer.is_elapsed() {
+            return Poll::Pending;
+        }
+        self.armed = Some(cx.waker().clone());
         while self.read_timer.as_mut().poll(cx).is_ready() {
             if self.read_timer.deadline() >= deadline {
                 return Poll::Ready(());
@@ -125,10 +158,20 @@ impl<S> GuardedIo<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for GuardedIo<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for GuardedIo<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        match Pin::new(&mut self.stream).poll_read(cx, buf) {
+        let read = loop {
+            // Whoever does not take an answer is not asked for more.
+            ready!(self.poll_express(cx))?;
+            let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+            let new = buf.filled().get(before..).unwrap_or_default();
+            if new.is_empty() || !self.answers_at_once(new) {
+                break read;
+            }
+            buf.set_filled(before);
+        };
+        match read {
             Poll::Ready(result) => {
                 self.note(buf.filled().get(before..).unwrap_or_default());
                 Poll::Ready(result)
@@ -161,6 +204,20 @@ impl<S: AsyncWrite + Unpin> GuardedIo<S> {
             self.substitute = ours.clone();
         }
         ours.is_some()
+    }
+
+    /// Sends what is left of an answer that hyper knows nothing of.
+    fn poll_express(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(express) = self.express.as_mut().filter(|express| express.is_sending()) else {
+            return Poll::Ready(Ok(()));
+        };
+        match express.poll_send(Pin::new(&mut self.stream), cx) {
+            Poll::Ready(result) => {
+                self.write_timer = None;
+                Poll::Ready(result)
+            }
+            Poll::Pending => self.poll_write_deadline(cx).map(Err),
+        }
     }
 
     fn poll_substitute(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -202,6 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_express(cx))?;
         ready!(self.poll_substitute(cx))?;
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         self.at_start = true;
@@ -214,6 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lingering.is_none() {
+            ready!(self.poll_express(cx))?;
             ready!(self.poll_substitute(cx))?;
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
             let until = Box::pin(sleep_until(Instant::now() + LINGER));

@@ -3,9 +3,11 @@
 use super::call::Link;
 use super::connection::{Connection, Registry};
 use super::edge::Edge;
+use super::express::Express;
 use super::io::{Deadlines, GuardedIo};
 use super::settings::HttpSettings;
 use super::tracked::OpenRequest;
+use super::workers::Workers;
 use crate::domain::Source;
 use crate::service::Service;
 use hyper::server::conn::http1;
@@ -13,11 +15,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry as MetricsRegistry;
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -42,16 +46,6 @@ enum Phase {
     Stopping,
 }
 
-impl Phase {
-    fn next(self) -> Option<Self> {
-        match self {
-            Self::Serving => Some(Self::Closing),
-            Self::Closing => Some(Self::Stopping),
-            Self::Stopping => None,
-        }
-    }
-}
-
 /// A bound listener that does not serve yet.
 pub struct HttpServer {
     listener: TcpListener,
@@ -59,6 +53,7 @@ pub struct HttpServer {
     registry: Arc<Registry>,
     phase: watch::Sender<Phase>,
     open: Arc<AtomicUsize>,
+    workers: Workers,
 }
 
 /// Steers a running [`HttpServer`] from outside. Clones steer the same server.
@@ -76,8 +71,10 @@ impl HttpServer {
         let listener = TcpListener::bind(settings.listen).await?;
         let limits = &settings.limits;
         let registry = Registry::new(limits.connections, limits.connections_per_source);
+        let workers = Workers::start(settings.workers)?;
         let edge = Arc::new(Edge::new(settings, service));
-        Ok(Self { listener, edge, registry, phase: watch::Sender::new(Phase::Serving), open: Arc::default() })
+        let phase = watch::Sender::new(Phase::Serving);
+        Ok(Self { listener, edge, registry, phase, open: Arc::default(), workers })
     }
 
     /// Where it listens, with the port that was taken.
@@ -102,7 +99,8 @@ impl HttpServer {
 
     /// Serves until [`HttpHandle::shutdown`]; then closes what is idle at once, lets requests in progress finish for at
     /// most the configured grace, and returns. Dropping the future closes everything.
-    pub async fn run(self) {
+    pub async fn run(mut self) {
+        let workers = std::mem::take(&mut self.workers);
         let mut phase = self.phase.subscribe();
         let mut tasks = JoinSet::new();
         let mut decay = interval(DECAY_EVERY);
@@ -114,7 +112,7 @@ impl HttpServer {
                 Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
                 _ = decay.tick() => self.decay(),
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, peer)) => self.welcome(stream, peer, &mut tasks),
+                    Ok((stream, peer)) => self.welcome(stream, peer, &mut tasks, &workers),
                     Err(error) => {
                         tracing::warn!(%error, "accept failed");
                         sleep(ACCEPT_PAUSE).await;
@@ -135,7 +133,7 @@ impl HttpServer {
     }
 
     /// Finds a place for a connection and serves it in a task of its own. Without a place it is closed unanswered.
-    fn welcome(&self, stream: TcpStream, peer: SocketAddr, tasks: &mut JoinSet<()>) {
+    fn welcome(&self, stream: TcpStream, peer: SocketAddr, tasks: &mut JoinSet<()>, workers: &Workers) {
         let proxy = self.edge.trusted_proxies.iter().any(|range| range.contains(peer.ip()));
         let source = (!proxy).then(|| Source::of(peer.ip()));
         let connection = Arc::new(Connection::new(Instant::now()));
@@ -150,7 +148,22 @@ impl HttpServer {
         }
         let link = Link { connection, admission: Arc::new(admission), peer: peer.ip() };
         let edge = Arc::clone(&self.edge);
-        tasks.spawn(serve(stream, edge, link, self.phase.subscribe(), Arc::clone(&self.open)));
+        let open = Arc::clone(&self.open);
+        let Some(worker) = workers.least_busy() else {
+            tasks.spawn(serve(stream, edge, link, open));
+            return;
+        };
+        // The worker's own reactor has to watch the socket.
+        let moved = stream.into_std();
+        let busy = worker.busy();
+        let serving = async move {
+            match moved.and_then(TcpStream::from_std) {
+                Ok(stream) => serve(stream, edge, link, open).await,
+                Err(error) => tracing::debug!(%error, "connection lost before it was served"),
+            }
+            drop(busy);
+        };
+        tasks.spawn_on(serving, worker.handle());
     }
 }
 
@@ -161,17 +174,12 @@ async fn reached(phase: &mut watch::Receiver<Phase>, at: Phase) {
 }
 
 /// Serves one connection until either side ends it.
-async fn serve(
-    stream: TcpStream,
-    edge: Arc<Edge>,
-    link: Link,
-    mut phase: watch::Receiver<Phase>,
-    open: Arc<AtomicUsize>,
-) {
+async fn serve(stream: TcpStream, edge: Arc<Edge>, link: Link, open: Arc<AtomicUsize>) {
     let _counted = edge.metrics.connection();
     let limits = &edge.limits;
     let deadlines = Deadlines { head: limits.header_timeout, idle: limits.idle_timeout, write: limits.write_timeout };
     let io = GuardedIo::new(stream, deadlines, Arc::clone(&link.connection), Arc::clone(&edge.raw_answers));
+    let io = io.with_express(Express::new(Arc::clone(&edge), link.peer));
     let service = service_fn(|request| {
         let (edge, link) = (&edge, &link);
         let begun = OpenRequest::begin(&link.connection, &open);
@@ -190,29 +198,24 @@ async fn serve(
         .max_buf_size(READ_BUFFER_BYTES)
         .serve_connection(TokioIo::new(io), service);
     let mut served = pin!(served);
-    let mut seen = Phase::Serving;
-    loop {
-        tokio::select! {
-            biased;
-            () = link.connection.evicted() => {
-                edge.metrics.refused("evicted");
-                return;
-            }
-            () = reached(&mut phase, seen.next().unwrap_or(seen)), if seen != Phase::Stopping => {
-                seen = seen.next().unwrap_or(seen);
-                link.connection.end_with_next_answer();
-                if seen == Phase::Stopping {
-                    link.connection.close_when_idle();
-                    served.as_mut().graceful_shutdown();
-                }
-            }
-            ended = served.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "connection ended");
-                }
-                return;
-            }
+    let (mut woken_by, mut closing) = (None::<Waker>, false);
+    let ended = poll_fn(|cx| {
+        if !woken_by.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            link.connection.wake_by(cx.waker());
+            woken_by = Some(cx.waker().clone());
         }
+        if link.connection.is_evicted() {
+            edge.metrics.refused("evicted");
+            return Poll::Ready(Ok(()));
+        }
+        if !closing && link.connection.closes_when_idle() {
+            closing = true;
+            served.as_mut().graceful_shutdown();
+        }
+        served.as_mut().poll(cx)
+    });
+    if let Err(error) = ended.await {
+        tracing::debug!(%error, "connection ended");
     }
 }
 
@@ -236,6 +239,11 @@ impl HttpHandle {
             *phase = to.max(*phase);
             forward
         });
+        match to {
+            Phase::Serving => {}
+            Phase::Closing => self.registry.end_all_with_next_answer(),
+            Phase::Stopping => self.registry.close_all_when_idle(),
+        }
     }
 
     /// Requests whose headers have arrived whole and whose answers were not handed over yet.

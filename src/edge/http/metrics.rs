@@ -11,6 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Upper bounds of the buckets of durations, in seconds: a page is built in microseconds, a long poll waits 30 s.
@@ -43,6 +44,8 @@ struct RefusalLabels {
 /// Counts what goes in and out.
 pub(super) struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
+    /// Counters of every route by method and status, found once, so that the hot path takes no lock of the family.
+    request_of: Vec<OnceLock<Counter>>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     /// The histograms of all routes and of unmatched requests, so that the hot path takes no lock of the family.
     duration_of: Vec<Histogram>,
@@ -70,6 +73,18 @@ impl Drop for GaugeGuard {
     }
 }
 
+/// The values of `method_class`.
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "other"];
+/// Statuses of answers that are frequent, or could be in a flood; the others are counted by a look into the family.
+const STATUSES: [u16; 16] = [200, 201, 202, 204, 304, 400, 401, 403, 404, 409, 410, 412, 422, 429, 500, 503];
+
+/// Where a counter stands among the resolved ones.
+fn position(index: Option<usize>, labels: &RequestLabels) -> Option<usize> {
+    let method = METHODS.iter().position(|method| *method == labels.method)?;
+    let status = STATUSES.iter().position(|status| *status == labels.status)?;
+    Some((index.unwrap_or(ROUTES.len()) * METHODS.len() + method) * STATUSES.len() + status)
+}
+
 fn route_label(index: Option<usize>) -> &'static str {
     index.and_then(|index| ROUTES.get(index)).map_or("unmatched", |route| route.path)
 }
@@ -80,6 +95,7 @@ impl HttpMetrics {
         let labels = (0..ROUTES.len()).map(Some).chain([None]).map(|index| RouteLabels { route: route_label(index) });
         Self {
             requests: Family::default(),
+            request_of: (0..(ROUTES.len() + 1) * METHODS.len() * STATUSES.len()).map(|_| OnceLock::new()).collect(),
             duration_of: labels.map(|labels| durations.get_or_create_owned(&labels)).collect(),
             durations,
             in_flight: Gauge::default(),
@@ -156,7 +172,10 @@ impl HttpMetrics {
 
     pub(super) fn answered(&self, index: Option<usize>, method: &Method, status: StatusCode, elapsed: Duration) {
         let labels = RequestLabels { route: route_label(index), method: method_class(method), status: status.as_u16() };
-        self.requests.get_or_create(&labels).inc();
+        match position(index, &labels).and_then(|position| self.request_of.get(position)) {
+            Some(counter) => counter.get_or_init(|| self.requests.get_or_create_owned(&labels)).inc(),
+            None => self.requests.get_or_create(&labels).inc(),
+        };
         if let Some(histogram) = self.duration_of.get(index.unwrap_or(ROUTES.len())) {
             histogram.observe(elapsed.as_secs_f64());
         }

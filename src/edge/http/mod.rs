@@ -12,6 +12,7 @@ mod connection;
 mod cors;
 mod cursor;
 mod edge;
+mod express;
 mod forwarded;
 mod framing;
 mod handlers;
@@ -28,6 +29,7 @@ mod raw;
 mod routes;
 mod settings;
 mod tracked;
+mod workers;
 
 pub use auth::guest::GUEST_PREFIX;
 pub use auth::jwt::{JwtAlgorithm, JwtKey, JwtKeyError, JwtVerifier};

@@ -1,41 +1,42 @@
 //! Query strings: every parameter is known, given once and not empty.
 
 use super::problem::Problem;
+use std::borrow::Cow;
 
 /// Most parameters of one request; no route knows more.
 const PARAMETERS_MAX: usize = 16;
 
 /// The parameters of one request that nobody has read yet.
 #[derive(Debug)]
-pub(super) struct Query {
-    left: Vec<(String, String)>,
+pub(super) struct Query<'q> {
+    left: Vec<(&'static str, Cow<'q, str>)>,
 }
 
-impl Query {
+impl<'q> Query<'q> {
     /// Splits and decodes a query string and refuses parameters that are not in `known`, repeated ones and empty ones.
-    pub(super) fn parse(text: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
-        let mut left: Vec<(String, String)> = Vec::new();
+    pub(super) fn parse(text: Option<&'q str>, known: &'static [&'static str]) -> Result<Self, Problem> {
+        let mut left: Vec<(&'static str, Cow<'q, str>)> = Vec::new();
         for pair in text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let malformed = || Problem::invalid_parameter("", "the query string must be percent-encoded UTF-8");
             let (name, value) = (decode(name).ok_or_else(malformed)?, decode(value).ok_or_else(malformed)?);
-            let Some(name) = known.iter().find(|known| **known == name) else {
+            let Some(name) = known.iter().copied().find(|known| *known == name) else {
                 return Err(Problem::unknown_parameter(known));
             };
             if value.is_empty() {
                 return Err(Problem::invalid_parameter(name, "must not be empty"));
             }
-            if left.len() == PARAMETERS_MAX || left.iter().any(|(earlier, _)| earlier == name) {
+            if left.len() == PARAMETERS_MAX || left.iter().any(|(earlier, _)| *earlier == name) {
                 return Err(Problem::invalid_parameter(name, "must be given once"));
             }
-            left.push(((*name).to_owned(), value));
+            left.push((name, value));
         }
         Ok(Self { left })
     }
 
     /// Takes a parameter, if it was given.
-    pub(super) fn take(&mut self, name: &str) -> Option<String> {
-        let position = self.left.iter().position(|(given, _)| given == name)?;
+    pub(super) fn take(&mut self, name: &str) -> Option<Cow<'q, str>> {
+        let position = self.left.iter().position(|(given, _)| *given == name)?;
         Some(self.left.swap_remove(position).1)
     }
 
@@ -65,9 +66,9 @@ pub(super) fn integer(text: &str) -> Option<u64> {
 }
 
 /// Decodes `%XX` and `+` of one name or value.
-fn decode(text: &str) -> Option<String> {
+fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
-        return Some(text.to_owned());
+        return Some(Cow::Borrowed(text));
     }
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
@@ -82,7 +83,7 @@ fn decode(text: &str) -> Option<String> {
             byte => byte,
         });
     }
-    String::from_utf8(decoded).ok()
+    String::from_utf8(decoded).ok().map(Cow::Owned)
 }
 
 #[cfg(test)]

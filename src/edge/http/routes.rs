@@ -310,6 +310,11 @@ pub(super) static ROUTES: &[Route] = &[
     },
 ];
 
+/// Where the route of a browse stands in [`ROUTES`].
+pub(super) const BROWSE_INDEX: usize = 2;
+/// The route of a browse.
+pub(super) static BROWSE: &Route = &ROUTES[BROWSE_INDEX];
+
 const LIVE: &[Outcome] =
     &[outcome(200, "HealthAnswer", "Alive, draining or not."), outcome(503, "HealthAnswer", "Lost for ever.")];
 const READY: &[Outcome] = &[outcome(200, "HealthAnswer", "Ready."), outcome(503, "HealthAnswer", "Draining or lost.")];
@@ -386,6 +391,7 @@ mod tests {
             assert_eq!(found.tenant.is_some(), route.path.contains("{tenant}"));
             assert_eq!(found.id.is_some(), route.path.contains("{id}"));
         }
+        assert_eq!(BROWSE.endpoint, Endpoint::Browse);
         let ids: HashSet<_> = ROUTES.iter().map(|route| route.id).collect();
         assert_eq!(ids.len(), ROUTES.len());
     }

@@ -30,6 +30,8 @@ pub struct HttpSettings {
     pub rates: Option<Rates>,
     /// Answers `GET /metrics` on this listener (`--dev`); a listener of its own is a [`super::MetricsServer`].
     pub metrics: Option<MetricsText>,
+    /// Threads that serve connections; with none the runtime that accepts them serves them as well.
+    pub workers: usize,
 }
 
 impl HttpSettings {
@@ -46,6 +48,7 @@ impl HttpSettings {
             limits: HttpLimits::default(),
             rates: Some(Rates::default()),
             metrics: None,
+            workers: 0,
         }
     }
 }

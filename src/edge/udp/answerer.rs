@@ -209,7 +209,7 @@ fn later(answer: MessageBuilder, reply: &ReplyTo) -> MessageBuilder {
 }
 
 fn signed(reply: &ReplyTo, answer: MessageBuilder) -> Transmit {
-    let bytes = finished(answer.integrity(&reply.key.0).fingerprint());
+    let bytes = finished(answer.integrity_by(&reply.key.prepared).fingerprint());
     Transmit { to: reply.source, local: reply.local, bytes }
 }
 

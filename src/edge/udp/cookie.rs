@@ -8,6 +8,8 @@ use crate::credentials::hmac_sha256;
 use crate::domain::{Endpoint, InstanceId, MonoTime};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
@@ -23,14 +25,15 @@ const TAIL_CHARS: usize = 27;
 /// Characters of a nonce.
 pub(super) const NONCE_CHARS: usize = NONCE_PREFIX.len() + TAIL_CHARS;
 
-/// The key behind one instance's nonces.
+/// The key behind one instance's nonces, with its HMAC schedule worked out.
 #[derive(Clone)]
-pub struct CookieKey([u8; 32]);
+pub struct CookieKey(Hmac<Sha256>);
 
 impl CookieKey {
     /// Derives the key from entropy of this life of the process and the instance id, which is always mixed in.
     pub fn new(entropy: &Entropy, instance: InstanceId) -> Self {
-        Self(hmac_sha256(entropy.bytes(), &[b"udp nonce", &instance.0.to_be_bytes()]))
+        let key = hmac_sha256(entropy.bytes(), &[b"udp nonce", &instance.0.to_be_bytes()]);
+        Self(Hmac::new_from_slice(&key).unwrap_or_else(|_| unreachable!("HMAC takes keys of any length")))
     }
 
     /// A nonce for `source`, issued at `now`.
@@ -66,8 +69,10 @@ impl CookieKey {
         };
         let parts: [&[u8]; 5] =
             [NONCE_PREFIX.as_bytes(), &issued.0.to_be_bytes(), &[family], &ip, &address.port().to_be_bytes()];
+        let mut mac = self.0.clone();
+        parts.iter().for_each(|part| mac.update(part));
         let mut tag = [0; TAG_BYTES];
-        tag.copy_from_slice(&hmac_sha256(&self.0, &parts)[..TAG_BYTES]);
+        tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG_BYTES]);
         tag
     }
 }

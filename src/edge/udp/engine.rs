@@ -12,9 +12,10 @@ use super::schedule::{Accepted, Due, Schedule};
 use super::socket::{Batch, Sockets};
 use crate::clock::{Clock, SharedClock};
 use crate::domain::{Endpoint, Introduction, MonoTime, Role};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -37,7 +38,7 @@ pub(super) struct Asker<L> {
 
 impl<L: Lane> Asker<L> {
     /// Asks the lane and sends its answer, with lifetimes as of the moment of sending.
-    async fn ask(&self, question: Question) {
+    async fn ask(self: Arc<Self>, question: Box<Question>) {
         let reply = &question.reply;
         let (kind, transmit) = match question.ask {
             Ask::Presence(presence) => {
@@ -148,8 +149,10 @@ impl<L: Lane> Engine<L> {
         match self.asker.sockets.receive(socket, batch) {
             Ok(count) => {
                 self.errors_in_a_row = 0;
+                // What one system call read arrived at one instant.
+                let now = self.asker.clock.mono();
                 for (bytes, source, asked) in batch.datagrams(count) {
-                    self.datagram(bytes, source, socket, asked);
+                    self.datagram(bytes, source, socket, asked, now);
                 }
             }
             // Somebody woke us for nothing, or an earlier batch took everything.
@@ -166,45 +169,60 @@ impl<L: Lane> Engine<L> {
         }
     }
 
-    fn datagram(&mut self, bytes: &[u8], source: SocketAddr, socket: usize, asked: Option<IpAddr>) {
+    fn datagram(&mut self, bytes: &[u8], source: SocketAddr, socket: usize, asked: Option<IpAddr>, now: MonoTime) {
         let Self { asker, responder, .. } = self;
         asker.metrics.received();
         let local = asker.sockets.local(socket, asked);
         let arrival = Arrival { source, local, listener: asker.sockets.listener(socket) };
-        match responder.receive(bytes, arrival, asker.clock.mono()) {
+        match responder.receive(bytes, arrival, now) {
             Decision::Silence(cause) => asker.metrics.silence(cause),
             Decision::Transmit(transmit) => asker.answer(AnswerKind::Direct, &transmit),
-            Decision::Ask(question) => self.question(*question),
+            Decision::Ask(question) => self.question(question),
             Decision::Note(note, answer) => {
                 match answer {
                     Some(transmit) => asker.answer(AnswerKind::Direct, &transmit),
                     None => asker.metrics.silence(Silence::Budget),
                 }
-                if let Some(permit) = self.permit() {
+                if self.has_room() {
                     let asker = Arc::clone(&self.asker);
-                    self.questions.spawn(async move {
+                    self.begin(async move {
                         // Only the owner's view shows it; there is nobody to tell when it was refused.
                         let _ = asker.lane.note(note).await;
-                        drop(permit);
                     });
                 }
             }
         }
     }
 
-    /// Hands a question to a task of its own, or refuses it at once.
-    fn question(&mut self, question: Question) {
-        let Some(permit) = self.permit() else {
+    /// Asks the lane, or refuses the question at once when too many wait.
+    fn question(&mut self, question: Box<Question>) {
+        if !self.has_room() {
             let transmit = self.asker.answerer.overloaded(&question.reply, self.asker.clock.mono());
             self.asker.answer(AnswerKind::Overloaded, &transmit);
             return;
-        };
+        }
         let endpoint = question.reply.endpoint;
         let default = self.asker.sockets.default_route(endpoint.family());
         self.routes.note(endpoint, question.reply.local, default);
         let asker = Arc::clone(&self.asker);
+        self.begin(asker.ask(question));
+    }
+
+    /// Whether one more question may wait. Only this loop takes permits, so what it sees here it gets.
+    fn has_room(&self) -> bool {
+        self.permits.available_permits() > 0
+    }
+
+    /// Runs `asking` as far as it goes. An idle lane answers at once, and then nothing is left to wait for; only a busy one
+    /// is worth a task. Its first poll there sees what came meanwhile, so it does not matter that nobody hears this waker.
+    fn begin(&mut self, asking: impl Future<Output = ()> + Send + 'static) {
+        let mut asking = Box::pin(asking);
+        if asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+        let permit = self.permit();
         self.questions.spawn(async move {
-            asker.ask(question).await;
+            asking.await;
             drop(permit);
         });
     }

@@ -49,7 +49,7 @@ impl Introducer {
     }
 
     fn signed(&self, username: Username, message: MessageBuilder) -> Vec<u8> {
-        finished(message.integrity(&username.key(&self.credentials).0).fingerprint())
+        finished(message.integrity_by(&username.key(&self.credentials).prepared).fingerprint())
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod answerer;
 mod budget;
+mod conversation;
 mod cookie;
 mod engine;
 mod introduce;

@@ -96,7 +96,7 @@ pub enum Decision {
 }
 
 /// A question to the lane, with what its answer needs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The question.
     pub ask: Ask,
@@ -114,7 +114,7 @@ pub enum Ask {
 }
 
 /// Everything about a request that its answer needs. Its integrity has been verified.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReplyTo {
     /// The source as the socket reported it.
     pub(super) source: SocketAddr,

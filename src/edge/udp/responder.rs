@@ -2,11 +2,12 @@
 
 use super::answerer::{Answerer, CHALLENGE_BYTES};
 use super::budget::{BucketTable, Rate, UnprovenBudget};
+use super::conversation::Conversations;
 use super::cookie::CookieKey;
 use super::lane::BindRequest;
 use super::question::{Arrival, Ask, Decision, Listener, Question, ReplyTo, Silence, Transmit};
 use super::settings::{Budgets, Entropy};
-use super::username::Username;
+use super::username::{MessageKey, Username};
 use crate::credentials::{InstanceKey, REALM, fingerprint};
 use crate::domain::{Endpoint, InstanceId, MonoTime, NoteUnverified, Presence, Role, Source};
 use crate::stun::{
@@ -27,7 +28,7 @@ pub struct Protocol {
     pub nonce_fresh_ms: u32,
 }
 
-/// Decides what one datagram deserves. Budgets are its only state, and they are fixed tables.
+/// Decides what one datagram deserves. Budgets and what sources have proven are its only state, in fixed tables.
 #[derive(Debug)]
 pub struct Responder {
     credentials: InstanceKey,
@@ -35,6 +36,7 @@ pub struct Responder {
     answerer: Answerer,
     unproven: UnprovenBudget,
     per_credential: BucketTable,
+    conversations: Conversations,
     own: Vec<SocketAddr>,
     classic: bool,
     nonce_fresh_ms: u32,
@@ -68,6 +70,7 @@ impl Responder {
             answerer,
             unproven: UnprovenBudget::new(budgets.unproven_per_source_per_s, budgets.unproven_global_per_s),
             per_credential: BucketTable::new(per_credential),
+            conversations: Conversations::new(),
             own,
             classic,
             nonce_fresh_ms: protocol.nonce_fresh_ms,
@@ -155,13 +158,22 @@ impl Responder {
             let answer = self.answerer.bad_request(message.transaction());
             return self.unproven_answer(request.arrival, request.endpoint, message.bytes().len(), answer, request.now);
         };
-        let Some(issued) = self.cookie.check(claim.nonce, request.endpoint) else {
-            return self.without_nonce(request, &claim);
+        let username = Username::parse(claim.username);
+        let known = username.and_then(|username| self.conversations.find(request.endpoint, username, claim.nonce));
+        let known = known.map(|(issued, key)| (issued, key.clone()));
+        let is_new = known.is_none();
+        let issued = known.as_ref().map(|(issued, _)| *issued);
+        let Some(issued) = issued.or_else(|| self.cookie.check(claim.nonce, request.endpoint)) else {
+            return self.without_nonce(request, &claim, username);
         };
-        let Some(reply) = self.verified(request, &claim) else {
+        let key = known.map(|(_, key)| key);
+        let Some(reply) = username.and_then(|username| self.verified(request, &claim, username, key)) else {
             let is_fresh = request.now.ms_since(issued) <= u64::from(self.nonce_fresh_ms);
             return if is_fresh { self.proven_challenge(request) } else { self.challenge(request, 401) };
         };
+        if is_new {
+            self.conversations.note(request.endpoint, reply.username, claim.nonce, issued, &reply.key);
+        }
         let unknown = message.unknown_required();
         if !unknown.is_empty() {
             return Decision::Transmit(self.answerer.unknown_attributes_signed(&reply, &unknown));
@@ -172,14 +184,19 @@ impl Responder {
         Decision::Ask(Box::new(Question { ask: ask(&claim, &reply, issued), reply }))
     }
 
-    /// USERNAME's shape, REALM and integrity, checked without a look at any state.
-    fn verified(&self, request: &Request<'_>, claim: &Claim<'_>) -> Option<ReplyTo> {
-        let username = Username::parse(claim.username)?;
+    /// REALM and integrity. The key is `known` where this source has proven it before, else derived.
+    fn verified(
+        &self,
+        request: &Request<'_>,
+        claim: &Claim<'_>,
+        username: Username,
+        known: Option<MessageKey>,
+    ) -> Option<ReplyTo> {
         if claim.realm != REALM.as_bytes() {
             return None;
         }
-        let key = username.key(&self.credentials);
-        if !request.message.verify_integrity(&key.0) {
+        let key = known.unwrap_or_else(|| username.key(&self.credentials));
+        if !request.message.verify_integrity_by(&key.prepared) {
             return None;
         }
         Some(ReplyTo {
@@ -195,8 +212,8 @@ impl Responder {
 
     /// The nonce is not one of ours for this source: 438. A presence datagram may still be a host whose NAT gave it another
     /// address while it can't read our challenge; then the owner's view shall show where it is.
-    fn without_nonce(&mut self, request: &Request<'_>, claim: &Claim<'_>) -> Decision {
-        let note = self.unverified(request, claim);
+    fn without_nonce(&mut self, request: &Request<'_>, claim: &Claim<'_>, username: Option<Username>) -> Decision {
+        let note = self.unverified(request, claim, username);
         let answer = self.challenge(request, 438);
         match (note, answer) {
             (None, answer) => answer,
@@ -207,13 +224,18 @@ impl Responder {
 
     /// The note about an authentic `p1` datagram, within the budget of its source and the credential's own one for notes:
     /// whoever repeats a captured datagram from many sources must not spend what the host's refreshes live on.
-    fn unverified(&mut self, request: &Request<'_>, claim: &Claim<'_>) -> Option<NoteUnverified> {
-        let Some(Username::Presence(listing)) = Username::parse(claim.username) else { return None };
+    fn unverified(
+        &mut self,
+        request: &Request<'_>,
+        claim: &Claim<'_>,
+        username: Option<Username>,
+    ) -> Option<NoteUnverified> {
+        let Some(username @ Username::Presence(listing)) = username else { return None };
         let sequence = claim.sequence?;
         if !self.unproven.take(Source::of(request.endpoint.address().ip()), request.now) {
             return None;
         }
-        let reply = self.verified(request, claim)?;
+        let reply = self.verified(request, claim, username, None)?;
         let understood = request.message.unknown_required().is_empty();
         if !understood || !self.per_credential.take(("note", reply.username), request.now) {
             return None;
@@ -264,16 +286,28 @@ fn transmit(arrival: Arrival, bytes: Vec<u8>) -> Transmit {
 /// Everything that the long-term mechanism asks for, well-formed; otherwise 400. SHA-1 alone proves nothing, but its
 /// sender can do better once it sees our challenge, so a missing SHA-256 attribute is no error of form.
 fn claim<'a>(message: &Message<'a>) -> Option<Claim<'a>> {
-    let algorithm = |attribute| message.attribute(attribute) == Some(&PASSWORD_ALGORITHM_SHA256[..]);
-    let full = message.integrity_sha256().is_none_or(|value| value.len() == 32);
-    let echoed = algorithm(AttributeType::PASSWORD_ALGORITHMS) && algorithm(AttributeType::PASSWORD_ALGORITHM);
-    let (true, true) = (full, echoed) else { return None };
-    Some(Claim {
-        username: message.attribute(AttributeType::USERNAME)?,
-        realm: message.attribute(AttributeType::REALM)?,
-        nonce: message.attribute(AttributeType::NONCE)?,
-        sequence: message.u64(AttributeType::RV_SEQUENCE).ok()?,
-    })
+    if message.integrity_sha256().is_some_and(|value| value.len() != 32) {
+        return None;
+    }
+    // One walk for all of them; of each the first occurrence counts.
+    const WANTED: [AttributeType; 6] = [
+        AttributeType::USERNAME,
+        AttributeType::REALM,
+        AttributeType::NONCE,
+        AttributeType::PASSWORD_ALGORITHMS,
+        AttributeType::PASSWORD_ALGORITHM,
+        AttributeType::RV_SEQUENCE,
+    ];
+    let mut found = [None; WANTED.len()];
+    for (attribute, value) in message.attributes() {
+        if let Some(position) = WANTED.iter().position(|wanted| *wanted == attribute) {
+            found[position].get_or_insert(value);
+        }
+    }
+    let [username, realm, nonce, algorithms, algorithm, sequence] = found;
+    let echoed = [algorithms, algorithm].iter().all(|echo| *echo == Some(&PASSWORD_ALGORITHM_SHA256[..]));
+    let sequence = sequence.map(|value| value.try_into().map(u64::from_be_bytes)).transpose().ok()?;
+    echoed.then_some(Claim { username: username?, realm: realm?, nonce: nonce?, sequence })
 }
 
 /// The question that a verified request asks.

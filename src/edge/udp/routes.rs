@@ -20,8 +20,12 @@ impl Routes {
     /// Notes that `endpoint` was heard by way of `local`; `default` is the route taken for unknown endpoints.
     pub(super) fn note(&mut self, endpoint: Endpoint, local: Local, default: Option<Local>) {
         if default == Some(local) {
-            self.young.remove(&endpoint);
-            self.old.remove(&endpoint);
+            for routes in [&mut self.young, &mut self.old] {
+                // Usually everybody is reached by default, and then there is nothing to hash.
+                if !routes.is_empty() {
+                    routes.remove(&endpoint);
+                }
+            }
             return;
         }
         if self.young.len() >= ROUTES_PER_GENERATION && !self.young.contains_key(&endpoint) {

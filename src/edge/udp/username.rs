@@ -4,7 +4,9 @@ use crate::credentials::{
     InstanceKey, REALM, Secret, host_username, joiner_username, long_term_key, presence_username,
 };
 use crate::domain::{AttemptId, ListingId};
+use crate::stun::IntegrityKey;
 use std::fmt;
+use subtle::ConstantTimeEq;
 
 /// The three kinds of USERNAME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,20 +44,35 @@ impl Username {
         }
     }
 
-    /// The long-term key, derived; nothing is looked up, so names that exist and that don't take the same time.
+    /// The long-term key, derived, so names that exist and that don't take the same time.
     pub(super) fn key(self, instance: &InstanceKey) -> MessageKey {
         let password: Secret = match self {
             Self::Presence(listing) => instance.presence_password(listing),
             Self::Joiner(attempt) => instance.joiner_password(attempt),
             Self::Host(listing, attempt) => instance.host_password(listing, attempt),
         };
-        MessageKey(long_term_key(&self.text(), REALM, &password))
+        MessageKey::new(long_term_key(&self.text(), REALM, &password))
     }
 }
 
-/// The key of one credential's messages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct MessageKey(pub(super) [u8; 32]);
+/// The key of one credential's messages, ready to verify and to sign with.
+#[derive(Clone)]
+pub(super) struct MessageKey {
+    bytes: [u8; 32],
+    pub(super) prepared: IntegrityKey,
+}
+
+impl MessageKey {
+    fn new(bytes: [u8; 32]) -> Self {
+        Self { prepared: IntegrityKey::new(&bytes), bytes }
+    }
+}
+
+impl PartialEq for MessageKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes.ct_eq(&other.bytes).into()
+    }
+}
 
 impl fmt::Debug for MessageKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -152,7 +152,8 @@ impl Chunk {
     }
 
     pub(crate) fn row(&self, position: usize) -> &[u8] {
-        self.json_of(position..position + 1)
+        let bytes = self.bytes_of(position..position + 1);
+        &self.json[bytes.start..bytes.end - 1]
     }
 
     pub(crate) fn deadline(&self, position: usize) -> MonoTime {
@@ -201,11 +202,11 @@ impl Chunk {
         position.checked_sub(1).map_or(0, |last| self.rows[last].sum)
     }
 
-    /// The bytes of adjacent rows, without the last comma.
+    /// Where adjacent rows are in the JSON, with the last comma.
     #[inline]
-    fn json_of(&self, rows: Range<usize>) -> &[u8] {
+    fn bytes_of(&self, rows: Range<usize>) -> Range<usize> {
         let start = rows.start.checked_sub(1).map_or(0, |before| self.rows[before].end);
-        &self.json[start as usize..self.rows[rows.end - 1].end as usize - 1]
+        start as usize..self.rows[rows.end - 1].end as usize
     }
 
     fn row_refs(&self) -> impl Iterator<Item = RowRef<'_>> {
@@ -272,8 +273,14 @@ impl<'a> Segment<'a> {
     #[inline]
     pub(crate) fn for_each_run(&self, f: &mut impl FnMut(&[u8])) {
         for run in self.runs() {
-            f(self.chunk.json_of(run));
+            let bytes = self.chunk.bytes_of(run);
+            f(&self.chunk.json[bytes.start..bytes.end - 1]);
         }
+    }
+
+    /// Calls `f` with the bytes of each run of adjacent rows, with the last comma.
+    pub(crate) fn for_each_shared_run(&self, f: &mut impl FnMut(Bytes)) {
+        self.runs().for_each(|run| f(self.chunk.json.slice(self.chunk.bytes_of(run))));
     }
 
     /// Adds the digests of the rows.

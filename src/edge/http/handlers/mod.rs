@@ -8,6 +8,8 @@ mod health;
 mod listings;
 mod operator;
 
+pub(super) use browse::{PAGE_START, PageQuery, PageTag};
+
 use super::answer::Answer;
 use super::call::Call;
 use super::edge::Edge;
