@@ -5,41 +5,16 @@ mod support;
 
 use criterion::{Criterion, criterion_group};
 use rendezvous::clock::Clock;
-use rendezvous::store::{BrowseQuery, PageView, Store};
-use std::hint::black_box;
+use rendezvous::store::Store;
+use support::browsing::{Queries, touch};
 use support::report::{Bar, Better, Report};
-use support::{BenchClock, Measured, Random, SCOPES, TENANT, Writer};
+use support::{BenchClock, Measured, Random, SCOPES, Writer};
 
 const LISTINGS: u64 = 25_000;
 
-/// What the queries are made of, made before the measurement.
-struct Queries(Vec<String>);
-
-impl Queries {
-    fn new() -> Self {
-        Self((0..SCOPES).map(support::protocol).collect())
-    }
-
-    /// A random scope, and the cursor behind a random one of its listings.
-    fn with<R>(&self, random: &mut Random, browse: impl FnOnce(&BrowseQuery<'_>) -> R) -> R {
-        let scope = random.below(SCOPES);
-        let n = random.below(LISTINGS / SCOPES) * SCOPES + scope;
-        let (protocol, after) = (&self.0[scope as usize], Some(support::listing_id(n)));
-        browse(&BrowseQuery { tenant: TENANT, protocol, after, limit: 50 })
-    }
-}
-
-/// What a caller does with a page at the least: looks at its runs.
-fn touch(page: &PageView<'_>) {
-    page.for_each_run(|run| {
-        black_box(run.as_ptr());
-    });
-    black_box((page.count, page.next));
-}
-
 fn criterion_benches(criterion: &mut Criterion) {
     BenchClock::read_ahead();
-    let queries = Queries::new();
+    let queries = Queries::new(LISTINGS);
     let mut group = criterion.benchmark_group("browse page of 50");
     let (lock, _) = support::single_lock(LISTINGS);
     let mut random = Random::new(1);
@@ -133,7 +108,7 @@ fn lane_runs(queries: &Queries) -> (Runs, Measured) {
 }
 
 fn table() {
-    let queries = Queries::new();
+    let queries = Queries::new(LISTINGS);
     let lock = lock_runs(&queries);
     let (lane, by_argument) = lane_runs(&queries);
     report(&lock, &lane, by_argument);

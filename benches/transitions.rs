@@ -4,55 +4,18 @@
 mod support;
 
 use criterion::{Criterion, criterion_group};
-use rendezvous::clock::Clock;
 use rendezvous::domain::{Command, Failure, Reply};
+use rendezvous::store::Store;
 use rendezvous::store::single_lock::SingleLock;
-use rendezvous::store::{BrowseQuery, Store};
-use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
+use support::browsing::{Queries, touch};
+use support::producing::{Producer, produce};
 use support::report::{Bar, Better, Report};
-use support::{BenchClock, Measured, Random, Submit, TENANT};
+use support::{BenchClock, Measured, Random};
 
 const LISTINGS: u64 = 25_000;
-
-/// A producer's own listings, and the versions and sequences that it has got so far.
-struct Producer {
-    listings: Vec<(u64, u64, u64)>,
-    random: Random,
-}
-
-impl Producer {
-    fn new(producer: u64, producers: u64) -> Self {
-        let mine = (0..LISTINGS).filter(|n| n % producers == producer);
-        Self { listings: mine.map(|n| (n, 1, 1)).collect(), random: Random::new(producer + 3) }
-    }
-
-    /// Every second command is a renewal, the others are presence.
-    fn next(&mut self, clock: &BenchClock) -> Command {
-        let place = self.random.below(self.listings.len() as u64) as usize;
-        let (n, version, sequence) = &mut self.listings[place];
-        if self.random.below(2) == 0 {
-            *version += 1;
-            support::renew(*n, *version - 1)
-        } else {
-            *sequence += 1;
-            support::presence(*n, *sequence, clock.mono())
-        }
-    }
-}
-
-/// So many producers in a closed loop, with so many commands in all, measured in blocks of so many.
-fn produce(producers: u64, (commands, block): (u64, u64), clock: &BenchClock, submit: Submit<'_>) -> Vec<Measured> {
-    support::on_threads(producers, |n| {
-        let mut producer = Producer::new(n, producers);
-        support::measure(commands / producers, block, |_| {
-            let command = producer.next(clock);
-            black_box(submit(command)).expect("an accepted transition");
-        })
-    })
-}
 
 /// Runs `work` while two readers browse without a pause.
 fn beside_two_readers<S: Store, R>(store: &S, work: impl FnOnce() -> R) -> R {
@@ -61,13 +24,9 @@ fn beside_two_readers<S: Store, R>(store: &S, work: impl FnOnce() -> R) -> R {
         for seed in 0..2 {
             let is_over = &is_over;
             scope.spawn(move || {
-                let mut random = Random::new(seed + 1);
+                let (queries, mut random) = (Queries::new(LISTINGS), Random::new(seed + 1));
                 while !is_over.load(Ordering::Relaxed) {
-                    let protocol = &support::protocol(random.below(support::SCOPES));
-                    let after = Some(support::listing_id(random.below(LISTINGS)));
-                    let query = BrowseQuery { tenant: TENANT, protocol, after, limit: 50 };
-                    let rows = store.browse(&query, |page| page.count).expect("available");
-                    black_box(rows);
+                    queries.with(&mut random, |query| store.browse(query, touch)).expect("available");
                 }
             });
         }
@@ -81,9 +40,9 @@ fn criterion_benches(criterion: &mut Criterion) {
     let (lock, lock_clock) = support::single_lock(LISTINGS);
     let (lane, lane_clock) = support::lane(LISTINGS);
     let mut group = criterion.benchmark_group("renewals and presence, one producer");
-    let mut producer = Producer::new(0, 1);
+    let mut producer = Producer::new(LISTINGS, 0, 1);
     group.bench_function("single lock", |b| b.iter(|| lock.apply(producer.next(&lock_clock))));
-    let mut producer = Producer::new(0, 1);
+    let mut producer = Producer::new(LISTINGS, 0, 1);
     group.bench_function("lane", |b| b.iter(|| lane.submit_blocking(producer.next(&lane_clock))));
     group.finish();
 }
@@ -133,9 +92,9 @@ fn table() {
     let (ns, rate) = (("ns", Better::Lower), ("k/s", Better::Higher));
     for producers in [1, 2, 4, 8] {
         let (lock, clock) = support::single_lock(LISTINGS);
-        let by_lock = produce(producers, MANY, &clock, &|command| lock.apply(command));
+        let by_lock = produce((LISTINGS, producers), MANY, &clock, &|command| lock.apply(command));
         let (lane, clock) = support::lane(LISTINGS);
-        let by_lane = produce(producers, MANY, &clock, &|command| lane.submit_blocking(command));
+        let by_lane = produce((LISTINGS, producers), MANY, &clock, &|command| lane.submit_blocking(command));
         let at = |of| (worst(&by_lock, of), worst(&by_lane, of));
         let is_one = producers == 1;
         let p50_bar = if is_one { Bar::AtLeast(1.0 / 1.5) } else { Bar::None };
@@ -155,9 +114,9 @@ fn table() {
 /// The rate of one producer, without reading the clock around each command.
 fn one_core(report: &mut Report) {
     let (lock, clock) = support::single_lock(LISTINGS);
-    let by_lock = produce(1, IN_BLOCKS, &clock, &|command| lock.apply(command));
+    let by_lock = produce((LISTINGS, 1), IN_BLOCKS, &clock, &|command| lock.apply(command));
     let (lane, clock) = support::lane(LISTINGS);
-    let by_lane = produce(1, IN_BLOCKS, &clock, &|command| lane.submit_blocking(command));
+    let by_lane = produce((LISTINGS, 1), IN_BLOCKS, &clock, &|command| lane.submit_blocking(command));
     let rate = ("k/s", Better::Higher);
     report.compare("P3", "one core, in blocks", (total(&by_lock), total(&by_lane)), rate, Bar::None);
     report.figure("P3", "the same, lane", total(&by_lane), "k/s", Bar::AtLeast(2_000.0));
@@ -165,9 +124,10 @@ fn one_core(report: &mut Report) {
 
 fn beside_readers(report: &mut Report) {
     let (lock, clock) = support::single_lock(LISTINGS);
-    let by_lock = beside_two_readers(&lock, || produce(1, FEW, &clock, &|command| lock.apply(command)));
+    let by_lock = beside_two_readers(&lock, || produce((LISTINGS, 1), FEW, &clock, &|command| lock.apply(command)));
     let (lane, clock) = support::lane(LISTINGS);
-    let by_lane = beside_two_readers(&lane, || produce(1, FEW, &clock, &|command| lane.submit_blocking(command)));
+    let by_lane =
+        beside_two_readers(&lane, || produce((LISTINGS, 1), FEW, &clock, &|command| lane.submit_blocking(command)));
     let rate = ("k/s", Better::Higher);
     let totals = (total(&by_lock), total(&by_lane));
     report.compare("P3", "one producer beside two readers: throughput", totals, rate, Bar::AtLeast(5.0));
@@ -178,10 +138,10 @@ fn beside_readers(report: &mut Report) {
 fn dedicated_thread(report: &mut Report) {
     for producers in [1, 2, 8] {
         let (lane, clock) = support::lane(LISTINGS);
-        let by_lane = produce(producers, FEW, &clock, &|command| lane.submit_blocking(command));
+        let by_lane = produce((LISTINGS, producers), FEW, &clock, &|command| lane.submit_blocking(command));
         let (lock, clock) = support::single_lock(LISTINGS);
         let dedicated = Dedicated::start(lock);
-        let by_thread = produce(producers, FEW, &clock, &|command| dedicated.submit(command));
+        let by_thread = produce((LISTINGS, producers), FEW, &clock, &|command| dedicated.submit(command));
         let totals = (total(&by_thread), total(&by_lane));
         let what = format!("{producers} producers: throughput (left: a dedicated thread)");
         report.compare("", what, totals, ("k/s", Better::Higher), Bar::None);

@@ -1,6 +1,9 @@
 //! The same workload for both stores, and a table with ratio and bar at the end.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod browsing;
+pub mod producing;
+pub mod publishing;
 pub mod report;
 
 use rendezvous::clock::{Clock, StampClock, SystemClock};

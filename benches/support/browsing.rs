@@ -1,0 +1,33 @@
+//! Random pages, as browsers ask for them.
+
+use super::{Random, SCOPES, TENANT};
+use rendezvous::store::{BrowseQuery, PageView};
+use std::hint::black_box;
+
+/// What the queries are made of, made before the measurement.
+pub struct Queries {
+    protocols: Vec<String>,
+    listings: u64,
+}
+
+impl Queries {
+    pub fn new(listings: u64) -> Self {
+        Self { protocols: (0..SCOPES).map(super::protocol).collect(), listings }
+    }
+
+    /// A random scope, and the cursor behind a random one of its listings.
+    pub fn with<R>(&self, random: &mut Random, browse: impl FnOnce(&BrowseQuery<'_>) -> R) -> R {
+        let scope = random.below(SCOPES);
+        let n = random.below(self.listings / SCOPES) * SCOPES + scope;
+        let (protocol, after) = (&self.protocols[scope as usize], Some(super::listing_id(n)));
+        browse(&BrowseQuery { tenant: TENANT, protocol, after, limit: 50 })
+    }
+}
+
+/// What a caller does with a page at the least: looks at its runs.
+pub fn touch(page: &PageView<'_>) {
+    page.for_each_run(|run| {
+        black_box(run.as_ptr());
+    });
+    black_box((page.count, page.next));
+}
