@@ -2,7 +2,7 @@
 # Records one flame graph: flamegraphs/record.sh NAME writes flamegraphs/NAME.svg.
 #
 # Needs perf (linux-perf) and inferno (cargo install inferno), and permission to profile (root, or
-# kernel.perf_event_paranoid at most 1). What is recorded is a process that already runs: no setup, no other side.
+# kernel.perf_event_paranoid at most 1). RENDEZVOUS names a binary that is built already. What is recorded is a process that already runs: no setup, no other side.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,9 +42,9 @@ draw() {
   perf script --no-inline -i "$work/perf.data" 2>/dev/null >"$work/stacks"
   inferno-collapse-perf <"$work/stacks" >"$work/folded"
   [ -s "$work/folded" ] || fail "perf saw nothing"
-  inferno-flamegraph --title "$name" --subtitle "commit $(git rev-parse --short HEAD), $2" --minwidth 0.1 \
+  inferno-flamegraph --title "$name" --subtitle "commit $(git rev-parse --short HEAD), $2" --countname ns --minwidth 0.1 \
     <"$work/folded" >"flamegraphs/$name.svg"
-  echo "flamegraphs/$name.svg: $(awk '{n += $NF} END {print n}' "$work/folded") samples"
+  echo "flamegraphs/$name.svg: $(awk '{n += $NF} END {printf "%d", n / 1e6}' "$work/folded") ms of CPU time"
 }
 
 # One criterion benchmark in its profiling loop.
@@ -63,13 +63,14 @@ bench() {
 serve() {
   local mix=$1 server url
   shift
-  cargo build --release
-  ./target/release/rendezvous serve --dev --http 127.0.0.1:0 --udp 127.0.0.1:0 --log-level warn >"$work/server" 2>&1 &
+  local program=${RENDEZVOUS:-./target/release/rendezvous}
+  [ -n "${RENDEZVOUS:-}" ] || cargo build --release
+  "$program" serve --dev --http 127.0.0.1:0 --udp 127.0.0.1:0 --log-level warn >"$work/server" 2>&1 &
   server=$!
   children+=("$server")
   await "$work/server" "^ready http=" "$server"
   url=http://$(sed -nE 's/^ready http=([^ ]+).*/\1/p' "$work/server")
-  ./target/release/rendezvous load "$mix" --server "$url" --duration $((seconds + 60)) --warm-up 0 "$@" >"$work/load" 2>&1 &
+  "$program" load "$mix" --server "$url" --duration $((seconds + 60)) --warm-up 0 "$@" >"$work/load" 2>&1 &
   children+=($!)
   await "$work/load" "^ +2 s " $!
   draw "$server" "rendezvous load $mix $*"
