@@ -9,7 +9,8 @@
 mod support;
 
 use rendezvous::clock::Clock;
-use rendezvous::domain::{Command, Delete, Failure, Reply};
+use rendezvous::domain::details::DetailsInput;
+use rendezvous::domain::{Command, Delete, Details, Failure, Reply};
 use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::single_lock::SingleLock;
 use rendezvous::store::{BrowseQuery, NoObserver, Store};
@@ -43,6 +44,13 @@ struct Kept {
     sequence: u64,
 }
 
+/// A row of 290 bytes at a million listings, as the bar has it.
+fn details(n: u64) -> Details {
+    let fields = support::details(n).fields().clone();
+    Details::new(DetailsInput { name: format!("Friday {n}"), region: Some("eu".into()), ..fields })
+        .expect("valid details")
+}
+
 struct Run<'a> {
     clock: &'a BenchClock,
     submit: &'a dyn Fn(Command) -> Result<Reply, Failure>,
@@ -63,6 +71,7 @@ impl Run<'_> {
         let mut command = support::register(n);
         if let Command::Register(register) = &mut command {
             register.ttl = support::ttl(LEASE_MS);
+            register.details = details(n);
         }
         self.accept(command);
         self.accept(support::presence(n, 1, self.clock.mono()));
