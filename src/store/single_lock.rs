@@ -220,6 +220,9 @@ impl<C: Clock> Store for SingleLock<C> {
             if swept.is_err() || !inner.machine.has_dead(inner.last) {
                 break;
             }
+            drop(inner);
+            // The lock is not fair: without this the same thread mostly gets it again.
+            std::thread::yield_now();
         }
     }
 }

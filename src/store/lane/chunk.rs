@@ -50,6 +50,12 @@ impl Row {
     fn deadline(&self) -> u64 {
         self.deadline.load(Ordering::Relaxed)
     }
+
+    /// A copy, so many bytes and digests further on.
+    fn moved(&self, bytes: u32, digests: u64) -> Self {
+        let (sum, end) = (self.sum.wrapping_add(digests), self.end.wrapping_add(bytes));
+        Self { id: self.id, deadline: AtomicU64::new(self.deadline()), sum, end }
+    }
 }
 
 /// See the module's documentation.
@@ -66,6 +72,8 @@ pub(crate) struct Chunk {
     ranks: Ranks<ROWS_MAX>,
     /// At or before every deadline of each group of rows.
     group_earliest: [AtomicU64; ROWS_MAX / GROUP],
+    /// Bit i: row i has ended and goes with the next rewrite. Only the writer looks; readers go by the deadline.
+    ended: AtomicU64,
 }
 
 impl Chunk {
@@ -74,7 +82,6 @@ impl Chunk {
         debug_assert!(rows.len() <= ROWS_MAX && rows.windows(2).all(|pair| pair[0].id < pair[1].id));
         let mut json = Vec::with_capacity(rows.iter().map(|row| row.json.len() + 1).sum());
         let (mut public, mut sum) = (0, 0_u64);
-        let mut earliest = [u64::MAX; ROWS_MAX / GROUP];
         let mut kept = Vec::with_capacity(rows.len());
         for (position, row) in rows.iter().enumerate() {
             json.extend_from_slice(row.json);
@@ -83,16 +90,32 @@ impl Chunk {
             let id = [(row.id.0 >> 64) as u64, row.id.0 as u64];
             kept.push(Row { id, deadline: AtomicU64::new(row.deadline), sum, end: json.len() as u32 });
             public |= u64::from(row.public) << position;
-            earliest[position / GROUP] = earliest[position / GROUP].min(row.deadline);
+        }
+        let ranks = Ranks::new(rows.len(), |position| rows[position].id);
+        Self::assemble(epoch, kept, json, ranks, public, 0)
+    }
+
+    fn assemble(
+        epoch: u64,
+        rows: Vec<Row>,
+        json: Vec<u8>,
+        ranks: Ranks<ROWS_MAX>,
+        public: u64,
+        ended: u64,
+    ) -> Arc<Self> {
+        let mut bounds = [u64::MAX; ROWS_MAX / GROUP];
+        for (bound, group) in bounds.iter_mut().zip(rows.chunks(GROUP)) {
+            *bound = least(group.iter().map(Row::deadline));
         }
         Arc::new(Self {
             epoch,
             public,
-            earliest: AtomicU64::new(earliest.into_iter().min().unwrap_or(u64::MAX)),
-            rows: kept.into(),
+            earliest: AtomicU64::new(least(bounds.into_iter())),
+            rows: rows.into(),
             json: json.into(),
-            ranks: Ranks::new(rows.len(), |position| rows[position].id),
-            group_earliest: earliest.map(AtomicU64::new),
+            ranks,
+            group_earliest: bounds.map(AtomicU64::new),
+            ended: AtomicU64::new(ended),
         })
     }
 
@@ -102,31 +125,73 @@ impl Chunk {
 
     /// A copy with `entry` put in or replaced; two chunks when one would be too large.
     pub(crate) fn with(&self, epoch: u64, entry: &Entry) -> (Arc<Self>, Option<Arc<Self>>) {
-        let mut rows: Vec<RowRef<'_>> = self.row_refs().collect();
         match self.rows.binary_search_by_key(&entry.id, Row::id) {
-            Ok(position) => rows[position] = entry.as_row(),
-            Err(position) => rows.insert(position, entry.as_row()),
+            Ok(position) => return (self.spliced(epoch, position, 1, Some(entry)), None),
+            Err(position) if self.len() < ROWS_MAX => return (self.spliced(epoch, position, 0, Some(entry)), None),
+            Err(_full) => {}
         }
+        let mut rows: Vec<RowRef<'_>> = self.lasting_rows().collect();
+        let position = rows.partition_point(|row| row.id < entry.id);
+        rows.insert(position, entry.as_row());
         if rows.len() <= ROWS_MAX {
             return (Self::build(epoch, &rows), None);
         }
         // Ids grow with time: a chunk that overflows at its end stays full, and its successor begins.
-        let appended = rows.last().is_some_and(|last| last.id == entry.id);
-        let middle = if appended { ROWS_MAX } else { rows.len() / 2 };
+        let middle = if position == ROWS_MAX { ROWS_MAX } else { rows.len() / 2 };
         (Self::build(epoch, &rows[..middle]), Some(Self::build(epoch, &rows[middle..])))
     }
 
-    /// A copy without `position`; none when it was the last row.
+    /// A copy without `position`, and without what has ended; none when nothing is left.
     pub(crate) fn without(&self, epoch: u64, position: usize) -> Option<Arc<Self>> {
-        let mut rows: Vec<RowRef<'_>> = self.row_refs().collect();
-        rows.remove(position);
+        let ended = self.ended.fetch_or(1 << position, Ordering::Relaxed) & !(1 << position);
+        if ended == 0 {
+            return (self.len() > 1).then(|| self.spliced(epoch, position, 1, None));
+        }
+        let rows: Vec<RowRef<'_>> = self.lasting_rows().collect();
         (!rows.is_empty()).then(|| Self::build(epoch, &rows))
+    }
+
+    /// Notes that a row has ended, which readers know by its deadline. True once a quarter of the rows have: then a
+    /// rewrite takes them out together, where one each would copy the chunk as often as it has rows.
+    pub(crate) fn end(&self, position: usize) -> bool {
+        let ended = self.ended.fetch_or(1 << position, Ordering::Relaxed) | 1 << position;
+        ended.count_ones() as usize * 4 >= self.len()
+    }
+
+    /// A copy in which `removed` rows from `at` on, none or one, give way to `entry`: what stays is copied as it lies.
+    fn spliced(&self, epoch: u64, at: usize, removed: usize, entry: Option<&Entry>) -> Arc<Self> {
+        let put = entry.map(Entry::as_row);
+        let (head_end, tail_start) = (self.end_before(at), self.end_before(at + removed));
+        let put_len = put.as_ref().map_or(0, |row| row.json.len() + 1);
+        let mut json = Vec::with_capacity(self.json.len() - (tail_start - head_end) + put_len);
+        json.extend_from_slice(&self.json[..head_end]);
+        let mut rows = Vec::with_capacity(self.len() - removed + usize::from(put.is_some()));
+        rows.extend(self.rows[..at].iter().map(|row| row.moved(0, 0)));
+        let mut sum = self.digest_before(at);
+        if let Some(row) = &put {
+            json.extend_from_slice(row.json);
+            json.push(b',');
+            sum = sum.wrapping_add(row.digest);
+            let id = [(row.id.0 >> 64) as u64, row.id.0 as u64];
+            rows.push(Row { id, deadline: AtomicU64::new(row.deadline), sum, end: json.len() as u32 });
+        }
+        let bytes = (json.len() as u32).wrapping_sub(tail_start as u32);
+        let digests = sum.wrapping_sub(self.digest_before(at + removed));
+        json.extend_from_slice(&self.json[tail_start..]);
+        rows.extend(self.rows[at + removed..].iter().map(|row| row.moved(bytes, digests)));
+        let ranks = match (removed, entry) {
+            (1, Some(_same_id)) => self.ranks.clone(),
+            (_, Some(_)) | (_, None) => Ranks::new(rows.len(), |position| rows[position].id()),
+        };
+        let public = spliced_bits(self.public, at, removed, put.map(|row| row.public));
+        let ended = spliced_bits(self.ended.load(Ordering::Relaxed), at, removed, entry.map(|_| false));
+        Self::assemble(epoch, rows, json, ranks, public, ended)
     }
 
     /// Both chunks in one, when they fit well.
     pub(crate) fn merged(&self, epoch: u64, next: &Self) -> Option<Arc<Self>> {
         let fits = self.len().min(next.len()) < ROWS_MIN && self.len() + next.len() <= ROWS_MAX - ROWS_MIN;
-        fits.then(|| Self::build(epoch, &self.row_refs().chain(next.row_refs()).collect::<Vec<_>>()))
+        fits.then(|| Self::build(epoch, &self.lasting_rows().chain(next.lasting_rows()).collect::<Vec<_>>()))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -205,12 +270,19 @@ impl Chunk {
     /// Where adjacent rows are in the JSON, with the last comma.
     #[inline]
     fn bytes_of(&self, rows: Range<usize>) -> Range<usize> {
-        let start = rows.start.checked_sub(1).map_or(0, |before| self.rows[before].end);
-        start as usize..self.rows[rows.end - 1].end as usize
+        self.end_before(rows.start)..self.rows[rows.end - 1].end as usize
     }
 
-    fn row_refs(&self) -> impl Iterator<Item = RowRef<'_>> {
-        (0..self.len()).map(|position| RowRef {
+    /// Where the rows before `position` end in the JSON.
+    #[inline]
+    fn end_before(&self, position: usize) -> usize {
+        position.checked_sub(1).map_or(0, |last| self.rows[last].end as usize)
+    }
+
+    /// The rows that have not ended.
+    fn lasting_rows(&self) -> impl Iterator<Item = RowRef<'_>> {
+        let ended = self.ended.load(Ordering::Relaxed);
+        (0..self.len()).filter(move |position| ended >> position & 1 == 0).map(|position| RowRef {
             id: self.rows[position].id(),
             public: self.public >> position & 1 == 1,
             deadline: self.deadline(position).0,
@@ -218,6 +290,15 @@ impl Chunk {
             json: self.row(position),
         })
     }
+}
+
+/// The bits with `removed` of them from `at` on taken out, none or one, and `put` there in their place.
+fn spliced_bits(bits: u64, at: usize, removed: usize, put: Option<bool>) -> u64 {
+    let upper = |bits: u64, from: usize| bits.checked_shr(from as u32).unwrap_or(0);
+    let shifted = |bits: u64, by: usize| bits.checked_shl(by as u32).unwrap_or(0);
+    let head = bits & !shifted(u64::MAX, at);
+    let tail = shifted(upper(bits, at + removed), at + usize::from(put.is_some()));
+    head | shifted(u64::from(put == Some(true)), at) | tail
 }
 
 impl Entry {
@@ -289,5 +370,68 @@ impl<'a> Segment<'a> {
             let (start, end) = (self.chunk.digest_before(run.start), self.chunk.digest_before(run.end));
             sum.wrapping_add(end).wrapping_sub(start)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(id: u64, text: u64) -> Entry {
+        let row = format!("{{\"n\":{text}}}").into_bytes().into_boxed_slice();
+        let (id, public) = (ListingId(id.into()), !text.is_multiple_of(3));
+        Entry { id, public, deadline: MonoTime(1_000 + text), row }
+    }
+
+    /// Everything that a chunk says about itself.
+    fn all(chunk: &Chunk) -> Vec<(ListingId, bool, u64, u64, Vec<u8>)> {
+        let row = |row: RowRef<'_>| (row.id, row.public, row.deadline, row.digest, row.json.to_vec());
+        chunk.lasting_rows().map(row).collect()
+    }
+
+    #[test]
+    fn a_splice_is_what_building_anew_would_be() {
+        let mut chunk = Chunk::single(0, &entry(500, 0));
+        let mut random = 17_u64;
+        for step in 1..4_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let id = (random >> 40) % 90 + 1;
+            chunk = match chunk.find(ListingId(id.into())) {
+                Some(position) if random % 3 == 0 => chunk.without(step, position).unwrap_or(chunk),
+                Some(_) | None => chunk.with(step, &entry(id, random >> 50)).0,
+            };
+            let rows: Vec<RowRef<'_>> = chunk.lasting_rows().collect();
+            let anew = Chunk::build(step, &rows);
+            assert_eq!(all(&chunk), all(&anew));
+            let bounds =
+                |chunk: &Chunk| chunk.group_earliest.iter().map(|b| b.load(Ordering::Relaxed)).collect::<Vec<_>>();
+            assert_eq!(bounds(&chunk), bounds(&anew));
+            assert_eq!(chunk.earliest.load(Ordering::Relaxed), anew.earliest.load(Ordering::Relaxed));
+            assert!((0..chunk.len()).all(|position| chunk.find(chunk.id(position)) == Some(position)));
+        }
+    }
+
+    #[test]
+    fn rows_that_ended_go_together_with_the_rewrite_that_a_quarter_of_them_asks_for() {
+        let mut chunk = Chunk::single(0, &entry(1, 1));
+        (2..=40).for_each(|id| chunk = chunk.with(0, &entry(id, id)).0);
+        let asked: Vec<bool> = (0..10).map(|position| chunk.end(position * 4)).collect();
+        assert_eq!(asked, [[false; 9].as_slice(), &[true]].concat());
+        assert_eq!(chunk.len(), 40, "until then they lie where they were");
+        let rest = chunk.without(1, 36).unwrap();
+        assert_eq!(rest.len(), 30);
+        assert!((0..10).all(|n| rest.find(ListingId(n * 4 + 1)).is_none()));
+    }
+
+    #[test]
+    fn a_row_that_comes_back_has_not_ended_any_more() {
+        let mut chunk = Chunk::single(0, &entry(1, 1));
+        (2..=8).for_each(|id| chunk = chunk.with(0, &entry(id, id)).0);
+        assert!(!chunk.end(3));
+        let back = chunk.with(1, &entry(4, 44)).0;
+        assert_eq!(back.lasting_rows().count(), 8);
+        let inserted_before = chunk.with(1, &entry(0, 9)).0;
+        let ended = inserted_before.ended.load(Ordering::Relaxed);
+        assert_eq!((inserted_before.len(), ended), (9, 1 << 4), "the note moves with its row");
     }
 }

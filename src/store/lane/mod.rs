@@ -225,7 +225,7 @@ impl<C: Clock> Store for Lane<C> {
     fn tick(&self) {
         self.tick_wanted.store(true, Ordering::Relaxed);
         if self.gate.poke() {
-            self.serve(None);
+            self.serve(None, writer::SLICES_PER_TICK);
         }
     }
 }

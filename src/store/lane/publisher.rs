@@ -53,11 +53,11 @@ impl Publisher {
     }
 
     /// Follows one change of the projection.
-    pub(crate) fn follow(&mut self, machine: &mut Machine<ParkedRow>, change: Change) {
+    pub(crate) fn follow(&mut self, machine: &mut Machine<ParkedRow>, change: Change, now: MonoTime) {
         match change {
             Change::Show { slot } => self.show(machine, slot),
             Change::Moved { slot } => self.move_deadline(machine, slot),
-            Change::Hide { id, scope, parked } => self.hide(machine, id, &scope, parked),
+            Change::Hide { id, scope, parked } => self.hide(machine, id, &scope, parked, now),
         }
     }
 
@@ -93,7 +93,14 @@ impl Publisher {
         }
     }
 
-    fn hide(&mut self, machine: &mut Machine<ParkedRow>, id: ListingId, scope: &Scope, parked: Option<u32>) {
+    fn hide(
+        &mut self,
+        machine: &mut Machine<ParkedRow>,
+        id: ListingId,
+        scope: &Scope,
+        parked: Option<u32>,
+        now: MonoTime,
+    ) {
         let Some((chunk, position)) = self.working.find_in(scope, id) else { return };
         // The slot may belong to another listing by now: then this one has ended, and its row is not needed.
         let owner = parked.filter(|slot| machine.listing(*slot).is_some_and(|listed| listed.id == id));
@@ -101,6 +108,10 @@ impl Publisher {
             && object.0.is_none()
         {
             object.0 = Some(chunk.row(position).into());
+        }
+        // Browsing does not show what has ended (S1): taking it out only frees memory, and is done for several at once.
+        if chunk.deadline(position).is_past(now) && !chunk.end(position) {
+            return;
         }
         let epoch = self.epoch;
         let bucket = self.working.bucket_mut(id);

@@ -2,6 +2,7 @@
 
 use super::gate::Patience;
 use super::ticket::{Answer, Ticket};
+use super::writer::SLICES_PER_CALLER;
 use super::{Lane, Store};
 use crate::clock::Clock;
 use crate::domain::{Certainty, Command, Failure, Reply};
@@ -38,7 +39,7 @@ impl<'a, C: Clock> Submit<'a, C> {
             return Poll::Ready(Err(Failure::Overloaded));
         }
         if lane.gate.poke() {
-            lane.serve(None);
+            lane.serve(None, SLICES_PER_CALLER);
         }
         self.look_at(ticket, context)
     }
@@ -69,7 +70,7 @@ impl<C: Clock> Future for Submit<'_, C> {
                 if answer.is_ready() || !self.lane.gate.take_over() {
                     return answer;
                 }
-                self.lane.serve(None);
+                self.lane.serve(None, SLICES_PER_CALLER);
                 match std::mem::replace(&mut self.state, State::Over) {
                     State::Queued(ticket) => self.look_at(ticket, context),
                     State::New(_) | State::Over => answer,
@@ -86,7 +87,7 @@ impl<C: Clock> Drop for Submit<'_, C> {
             ticket.cancel();
             // Perhaps it was this caller that was woken to take the lane over.
             if self.lane.gate.take_over() {
-                self.lane.serve(None);
+                self.lane.serve(None, SLICES_PER_CALLER);
             }
         }
     }
@@ -111,6 +112,6 @@ impl<C: Clock> Lane<C> {
         if !self.gate.enter_within(patience) {
             return Err(command);
         }
-        Ok(self.serve(Some(command)).unwrap_or(Err(Failure::Cancelled)))
+        Ok(self.serve(Some(command), SLICES_PER_CALLER).unwrap_or(Err(Failure::Cancelled)))
     }
 }

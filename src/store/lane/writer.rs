@@ -24,8 +24,11 @@ const BATCHES_PER_HOLDER: usize = 16;
 const BATCHES_PER_HOLDER: usize = 1;
 /// Keep-alives served for each creation while both wait (D4): creations still progress.
 const KEEP_ALIVES_PER_CREATION: usize = 8;
-/// Slices of cleanup per tick; other commands are served between two.
-const SLICES_PER_TICK: usize = 64;
+/// Slices of cleanup that a tick asks for; other commands are served between two.
+pub(super) const SLICES_PER_TICK: usize = 64;
+/// Slices that a caller works off for a tick that found the lane busy, before it has its answer: the rest is the next
+/// tick's.
+pub(super) const SLICES_PER_CALLER: usize = 1;
 
 /// The one value that owns all state, and the publisher that follows it.
 pub(crate) struct Writer {
@@ -66,7 +69,7 @@ impl Writer {
         let result = self.machine.apply(at, command);
         self.machine.take_changes(&mut self.changes);
         for change in self.changes.drain(..) {
-            self.publisher.follow(&mut self.machine, change);
+            self.publisher.follow(&mut self.machine, change, at.mono);
         }
         self.machine.take_events(&mut self.events);
         self.must_publish |= self.machine.take_removal();
@@ -88,14 +91,15 @@ impl<C: Clock> Lane<C> {
     /// Serves `own` and everything queued, then leaves the lane. The caller holds the gate.
     ///
     /// Queued work is looked for only when the gate says that there is some: each ticket is followed by a poke.
-    pub(super) fn serve(&self, own: Option<Command>) -> Option<Answer> {
+    /// A tick that came meanwhile gets so many slices of cleanup.
+    pub(super) fn serve(&self, own: Option<Command>, slices: usize) -> Option<Answer> {
         let own_answer = own.map(|command| self.batch(&mut self.writer.lock(), Some(command)));
         if own_answer.is_some() && self.gate.leave() {
             return own_answer;
         }
         let mut batches = 0;
         loop {
-            let next = self.serve_the_rest(&mut self.writer.lock(), &mut batches);
+            let next = self.serve_the_rest(&mut self.writer.lock(), &mut batches, slices);
             if let Some(next) = next {
                 self.gate.hand_over();
                 // Looked at after the lane was let go: whoever goes away later than this tries to take it over itself.
@@ -117,7 +121,7 @@ impl<C: Clock> Lane<C> {
     /// Serves the queues until they are empty or this holder has done its share, and the tick after each batch: under a
     /// load that never lets the queues run empty, publication still keeps its interval (S5), also while the one that
     /// ticks is the one that serves. Returns who is to be woken to go on.
-    fn serve_the_rest(&self, writer: &mut Writer, batches: &mut usize) -> Option<Arc<Ticket>> {
+    fn serve_the_rest(&self, writer: &mut Writer, batches: &mut usize, slices: usize) -> Option<Arc<Ticket>> {
         loop {
             let is_queued = self.creations.len() > 0 || self.keep_alives.len() > 0;
             if is_queued {
@@ -130,7 +134,7 @@ impl<C: Clock> Lane<C> {
                 *batches += 1;
             }
             if self.tick_wanted.swap(false, Ordering::Relaxed) || self.is_publication_overdue(writer) {
-                self.serve_tick(writer);
+                self.serve_tick(writer, slices);
             }
             if !is_queued {
                 return None;
@@ -244,8 +248,8 @@ impl<C: Clock> Lane<C> {
     }
 
     /// Cleans up in slices, publishes what is due, and lets waiting commands in between two slices.
-    fn serve_tick(&self, writer: &mut Writer) {
-        for _ in 0..SLICES_PER_TICK {
+    fn serve_tick(&self, writer: &mut Writer, slices: usize) {
+        for _ in 0..slices {
             let _swept = self.batch(writer, Some(Command::Sweep));
             let more = !self.is_dead() && writer.machine.has_dead(writer.last.mono);
             if !more {
