@@ -21,16 +21,22 @@ const BUSY: u32 = 1;
 const BUSY_WITH_WORK: u32 = 2;
 const WORK_AND_NOBODY: u32 = 3;
 
-/// How long a caller waits for a busy lane before it queues, in doublings of one spin-loop hint. Waiting without touching
-/// the word lets the holder go on at full speed, with its caches warm. Models queue at once.
+/// How long a caller waits for a busy lane before it queues. Waiting without touching the word lets the holder go on at
+/// full speed, with its caches warm. Models queue at once.
 #[derive(Clone, Copy)]
-pub(crate) struct Patience(u32);
+pub(crate) struct Patience {
+    /// Doublings of one spin-loop hint.
+    doublings: u32,
+    /// Then, times that the core is offered to others: the holder may be one that waits for it.
+    yields: u32,
+}
 
 impl Patience {
+    const NONE: Self = Self { doublings: 0, yields: 0 };
     /// For tasks, whose thread has others to run and for whom being woken is cheap: about a microsecond.
-    pub(crate) const TASK: Self = Self(if cfg!(loom) { 0 } else { 5 });
-    /// For threads that block, for whom being woken takes tens of microseconds: not longer than that.
-    pub(crate) const THREAD: Self = Self(if cfg!(loom) { 0 } else { 9 });
+    pub(crate) const TASK: Self = if cfg!(loom) { Self::NONE } else { Self { doublings: 5, yields: 0 } };
+    /// For threads that block, for whom being woken takes tens of microseconds: about as long as that.
+    pub(crate) const THREAD: Self = if cfg!(loom) { Self::NONE } else { Self { doublings: 8, yields: 32 } };
 }
 
 pub(crate) struct Gate(AtomicU32);
@@ -51,10 +57,15 @@ impl Gate {
         if self.enter() {
             return true;
         }
-        (0..patience.0).any(|doubling| {
+        // Looked at first, so that the holder keeps the word's cache line; `enter` orders.
+        let enter = || !matches!(self.0.load(Ordering::Relaxed), BUSY | BUSY_WITH_WORK) && self.enter();
+        let spun = (0..patience.doublings).any(|doubling| {
             (0..1_u32 << doubling).for_each(|_| std::hint::spin_loop());
-            // Looked at first, so that the holder keeps the word's cache line; `enter` orders.
-            !matches!(self.0.load(Ordering::Relaxed), BUSY | BUSY_WITH_WORK) && self.enter()
+            enter()
+        });
+        spun || (0..patience.yields).any(|_| {
+            std::thread::yield_now();
+            enter()
         })
     }
 
