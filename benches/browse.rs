@@ -143,6 +143,8 @@ fn report(lock: &Runs, lane: &Runs, by_argument: Measured) {
     let scaling = |runs: &Runs| total(runs) * 1e3 / runs.one.per_second;
     report.compare("P2", "two readers over one", (scaling(lock), scaling(lane)), ("x", Better::Higher), Bar::None);
     report.figure("P2", "the same, lane", scaling(lane), "x", Bar::AtLeast(1.8));
+    let lost = support::interruptions_a_second();
+    report.figure("", "the machine: times a second that an idle loop loses 1 us or more", lost, "/s", Bar::None);
     report.finish();
 }
 

@@ -323,3 +323,16 @@ pub fn criterion() -> criterion::Criterion {
 pub fn is_profiling() -> bool {
     std::env::args().any(|argument| argument == "--profile-time")
 }
+
+/// How often a second a loop that only reads the clock loses a microsecond or more: what the machine itself takes, and
+/// what no percentile beyond it can be better than.
+pub fn interruptions_a_second() -> f64 {
+    let start = Instant::now();
+    let (mut last, mut lost) = (start, 0_u32);
+    while last.duration_since(start) < Duration::from_secs(1) {
+        let now = Instant::now();
+        lost += u32::from(now.duration_since(last) >= Duration::from_micros(1));
+        last = now;
+    }
+    f64::from(lost)
+}

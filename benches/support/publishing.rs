@@ -50,6 +50,20 @@ impl Publishing {
         median_us((0..rounds).map(|_| self.round(changes)).collect())
     }
 
+    /// A renewal that changes nothing that browsers see: what a change costs beside its publication.
+    pub fn renewal_p50_us(&mut self, rounds: u64) -> f64 {
+        let renew = |_| {
+            let n = self.random.below(self.versions.len() as u64 * 9 / 10);
+            let version = &mut self.versions[n as usize];
+            *version += 1;
+            let command = super::renew(n, *version - 1);
+            let start = Instant::now();
+            self.lane.submit_blocking(command).expect("an accepted renewal");
+            start.elapsed()
+        };
+        median_us((0..rounds).map(renew).collect())
+    }
+
     /// Deletes listings from the last tenth; a deletion is acknowledged once it is published.
     pub fn delete_p50_us(&mut self, rounds: u64) -> f64 {
         let first = self.versions.len() as u64 * 9 / 10;
