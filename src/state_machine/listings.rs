@@ -72,18 +72,20 @@ impl<O: ListingObject> Machine<O> {
             }
         }
         let source = CompactSource::from(command.source);
-        while source != CompactSource::None {
+        if source == CompactSource::None {
+            return Ok(());
+        }
+        loop {
             let (groups, listings) = (&self.state.listings_by_source, &self.state.listings);
             let member = |slot| guest(listings, slot);
             if groups.len_of(source, member) < command.quota_per_source as usize {
-                break;
+                return Ok(());
             }
             match groups.first_dead(source, now, member) {
                 Some(due) => self.expire_listing(due.slot),
                 None => return Err(Rejection::CapacityExceeded(Limited::ListingsPerSource)),
             }
         }
-        Ok(())
     }
 
     fn check_listing_ceilings(&mut self, now: MonoTime) -> Result<(), Rejection> {
