@@ -19,11 +19,12 @@ pub trait FromJson: Sized {
 
     /// Parses `body` and reads it as a whole; unknown members are refused by name.
     fn from_body(body: &mut [u8]) -> Result<Self, FieldError> {
-        let document = Document::parse(body)?;
-        let mut members = document.members()?;
-        let value = Self::read(&mut members)?;
-        members.finish()?;
-        Ok(value)
+        Document::read(body, |document| {
+            let mut members = document.members()?;
+            let value = Self::read(&mut members)?;
+            members.finish()?;
+            Ok(value)
+        })
     }
 }
 
