@@ -1,0 +1,114 @@
+//! Tickets that are used again: whoever gets one has it alone, gets its own answer, and sees what the answer says.
+#![cfg(loom)]
+#![allow(missing_docs, clippy::wildcard_enum_match_arm)]
+
+use loom::thread;
+use loom_tests::{
+    ModelClock, ModelLane, browse, delete, done, explore, id, lane, presence, register, renew, show, status,
+};
+use rendezvous::domain::{Failure, Outcome};
+use rendezvous::store::Store;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+const A: &str = "a";
+
+/// Two callers whose tickets go back to the same pool: each answer belongs to the command that was asked.
+/// Fails when `Tickets::take` leaves the ticket that it hands out in the pool, for two callers then share one.
+#[test]
+fn tickets_change_hands() {
+    explore("tickets_change_hands", 3, || {
+        let clock = ModelClock::default();
+        let lane = lane(&clock);
+        let other = registers_and_renews_elsewhere(&lane, 1);
+        registers_and_renews(&lane, 2);
+        other.join().unwrap();
+        assert_eq!(status(&lane).listings.live, 2);
+        assert_eq!(lane.queued(), (0, 0));
+    });
+}
+
+/// K1 with a pool of tickets: a caller goes away, perhaps after its command has started, and asks again at once. The
+/// answer to the command that it gave up is never the answer to the next one, and neither is the next one lost.
+/// Fails when `Submit` gives a ticket back on its way out and `Tickets::take` resets it although its holder has it.
+#[test]
+fn a_given_up_ticket_answers_nobody() {
+    explore("a_given_up_ticket_answers_nobody", 3, || {
+        let clock = ModelClock::default();
+        let lane = lane(&clock);
+        let other = {
+            let lane = lane.clone();
+            thread::spawn(move || {
+                done(lane.submit_blocking(register(1, A)));
+                done(lane.submit_blocking(presence(1, A)));
+            })
+        };
+        {
+            let mut given_up = pin!(lane.submit(register(2, A)));
+            let _ = given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+        registers_and_renews(&lane, 3);
+        other.join().unwrap();
+        assert_eq!(lane.queued(), (0, 0));
+    });
+}
+
+/// J1 with a pool of tickets: once a caller was told that the store is unavailable, each later answer says so too, and
+/// none of its tickets waits for ever. Fails when `Lane::batch` leaves the tickets of a dead lane unanswered.
+#[test]
+fn a_dead_lane_answers_every_ticket() {
+    loom_tests::silence_the_bomb();
+    explore("a_dead_lane_answers_every_ticket", 3, || {
+        let clock = ModelClock::default();
+        let lane = lane(&clock);
+        let other = {
+            let lane = lane.clone();
+            thread::spawn(move || {
+                let answers = [lane.submit_blocking(register(1, A)), lane.submit_blocking(renew(1, A, 1, 60_000))];
+                assert!(answers[0].is_ok() || answers[1].is_err(), "a dead store came back: {answers:?}");
+            })
+        };
+        clock.arm();
+        let mine = [lane.submit_blocking(register(2, A)), lane.submit_blocking(register(3, A))];
+        let unavailable = |answer: &Result<_, Failure>| matches!(answer, Err(Failure::Unavailable(_)));
+        assert!(unavailable(&mine[1]), "the clock was armed before: {mine:?}");
+        other.join().unwrap();
+    });
+}
+
+/// S1 for the caller itself: its cached view shows nothing of what its deletion took away, whoever served it. Nothing
+/// but the ticket tells it that it was served. Fails when `Lane::batch` acknowledges before it publishes.
+#[test]
+fn who_was_acknowledged_sees_it() {
+    explore("who_was_acknowledged_sees_it", 3, || {
+        let clock = ModelClock::default();
+        let lane = lane(&clock);
+        show(&lane, 1, A);
+        let other = registers_and_renews_elsewhere(&lane, 2);
+        let mut reader = lane.reader();
+        assert_eq!(browse(&mut reader, A).1, 1);
+        let deleted = done(lane.submit_blocking(delete(1, A)));
+        let (commit, rows) = browse(&mut reader, A);
+        assert_eq!(rows, 0, "its own deletion is not seen");
+        assert!(commit >= deleted.commit);
+        other.join().unwrap();
+    });
+}
+
+fn registers_and_renews(lane: &ModelLane, n: u64) {
+    match done(lane.submit_blocking(register(n, A))).outcome {
+        Outcome::Registered(registered) => assert_eq!(registered.id, id(n, A), "another caller's answer"),
+        other => panic!("not a registration's answer: {other:?}"),
+    }
+    match done(lane.submit_blocking(renew(n, A, 1, 60_000))).outcome {
+        Outcome::Renewed(renewed) => assert_eq!(renewed.version, 2),
+        other => panic!("not a renewal's answer: {other:?}"),
+    }
+}
+
+fn registers_and_renews_elsewhere(lane: &Arc<ModelLane>, n: u64) -> thread::JoinHandle<()> {
+    let lane = lane.clone();
+    thread::spawn(move || registers_and_renews(&lane, n))
+}
