@@ -1,7 +1,7 @@
 //! The seams as a configuration fills them.
 
 use super::model::{
-    AgentId, Error, ErrorCode, HostTargetKey, Principal, SessionBindingTemplate, SessionId, Target, Tenant, CommandKind,
+    AgentId, CommandKind, Error, ErrorCode, HostTargetKey, Principal, SessionBindingTemplate, SessionId, Target, Tenant,
 };
 use super::traits::{Authorizer, HostAuthorizer, ObjectStoreResolver, Pending, TargetResolver};
 use std::collections::BTreeMap;
@@ -32,11 +32,19 @@ impl Authorizer for KindAuthorizer {
 }
 
 impl HostAuthorizer for KindAuthorizer {
-    fn authorize_host<'a>(&'a self, principal: &'a Principal, key: &'a HostTargetKey) -> Pending<'a, Result<(), Error>> {
+    fn authorize_host<'a>(
+        &'a self,
+        principal: &'a Principal,
+        key: &'a HostTargetKey,
+    ) -> Pending<'a, Result<(), Error>> {
         decide(matches!(principal, Principal::Host(host) if host.keys.contains(key)))
     }
 
-    fn authorize_residency<'a>(&'a self, principal: &'a Principal, tenant: &'a Tenant) -> Pending<'a, Result<(), Error>> {
+    fn authorize_residency<'a>(
+        &'a self,
+        principal: &'a Principal,
+        tenant: &'a Tenant,
+    ) -> Pending<'a, Result<(), Error>> {
         decide(matches!(principal, Principal::Host(host) if host.tenants.contains(tenant)))
     }
 }

@@ -67,7 +67,9 @@ impl Disposition {
             return Self::Unexpired;
         }
         match &command.state {
-            CommandState::Claimed if command.claimed_until.is_some_and(|until| !until.has_passed(now)) => Self::ClaimLive,
+            CommandState::Claimed if command.claimed_until.is_some_and(|until| !until.has_passed(now)) => {
+                Self::ClaimLive
+            }
             CommandState::Pending | CommandState::Claimed => Self::Settleable,
             CommandState::Applying => Self::Applying,
             CommandState::Applied | CommandState::Rejected => Self::Terminal,

@@ -287,7 +287,8 @@ impl HostService {
         let read = async {
             self.resident(principal, &lease.host, &lease.tenant).await?;
             let owner = self.config.store.owner(lease.tenant.clone(), lease.session).await?;
-            let is_holder = owner.is_some_and(|owner| owner.lease.host == lease.host && owner.lease.epoch == lease.epoch);
+            let is_holder =
+                owner.is_some_and(|owner| owner.lease.host == lease.host && owner.lease.epoch == lease.epoch);
             if !is_holder {
                 return Err(Error::new(ErrorCode::LeaseLost));
             }

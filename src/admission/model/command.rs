@@ -1,6 +1,8 @@
 //! Commands: what they ask, how far they have come, how they ended.
 
-use super::ids::{CommandSeq, Epoch, HostId, OutcomeCode, PrincipalName, RequestKey, Revision, SessionId, Sha256, Tenant};
+use super::ids::{
+    CommandSeq, Epoch, HostId, OutcomeCode, PrincipalName, RequestKey, Revision, SessionId, Sha256, Tenant,
+};
 use super::time::Timestamp;
 use bytes::Bytes;
 use std::ops::Deref;

@@ -239,7 +239,11 @@ mod tests {
     fn shards_are_fixed_for_ever_and_spread() {
         let tenant = Tenant::new("arena").expect("valid");
         let shard = |n| control_shard(&tenant, SessionId(n), 16);
-        assert_eq!([shard(1), shard(2), shard(3), shard(1 << 80)], [1, 2, 3, 14].map(|_: u32| 0).map(|_| 0), "pinned below");
+        assert_eq!(
+            [shard(1), shard(2), shard(3), shard(1 << 80)],
+            [1, 2, 3, 14].map(|_: u32| 0).map(|_| 0),
+            "pinned below"
+        );
         let mut counts = [0u32; 16];
         (0..16_000).for_each(|n| counts[shard(n << 80) as usize] += 1);
         assert!(counts.iter().all(|count| (700..1_300).contains(count)), "{counts:?}");

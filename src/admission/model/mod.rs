@@ -9,6 +9,7 @@ pub mod requests;
 pub mod session;
 pub mod time;
 
+pub use bytes::Bytes;
 pub use command::*;
 pub use error::*;
 pub use host::*;
@@ -16,5 +17,4 @@ pub use ids::*;
 pub use principal::*;
 pub use requests::*;
 pub use session::*;
-pub use bytes::Bytes;
 pub use time::Timestamp;

@@ -1,8 +1,8 @@
 //! Commands to sessions that exist (rules P2, P4).
 
+use super::Service;
 use super::fingerprint::Says;
 use super::requests::{GateResponseRequest, InputRequest, InterruptRequest, RequestPayload, RestoreRequest};
-use super::Service;
 use crate::admission::model::{
     AdmitDispositionCommandRequest, Bytes, CatalogEntry, CommandKind, DispositionInboxEntry, Error, ErrorCode,
     GetCatalogEntryRequest, Idempotency, ObjectMetadata, Payload, PayloadOwner, PayloadRef, Principal, ProtocolMode,

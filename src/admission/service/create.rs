@@ -1,13 +1,13 @@
 //! Creates (rules P2, P3).
 
+use super::Service;
 use super::fingerprint::Says;
 use super::requests::{CreateRequest, LegacyCreateRequest, LegacyCreateResult, RequestPayload};
-use super::Service;
 use crate::admission::model::{
     AdmitLegacyCommandRequest, AdmitPublicCreateRequest, AgentId, CommandKind, CreateCatalogEntryRequest,
-    DispositionInboxEntry, Error, ErrorCode, Idempotency, Payload, PayloadOwner, PayloadRef, PreparePublicCreateRequest,
-    Principal, ProtocolMode, PutCommandPayloadRequest, RequestKey, SessionBinding, SessionBindingTemplate, SessionId,
-    Target, TenantPrincipal,
+    DispositionInboxEntry, Error, ErrorCode, Idempotency, Payload, PayloadOwner, PayloadRef,
+    PreparePublicCreateRequest, Principal, ProtocolMode, PutCommandPayloadRequest, RequestKey, SessionBinding,
+    SessionBindingTemplate, SessionId, Target, TenantPrincipal,
 };
 use crate::admission::traits::PublicCreateStore;
 

@@ -7,8 +7,8 @@ mod batch;
 mod memory;
 mod records;
 mod rules;
-pub mod settings;
 mod seams;
+pub mod settings;
 mod sql;
 mod unit;
 

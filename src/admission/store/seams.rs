@@ -1,7 +1,8 @@
 //! The traits of the plane, each call one rule.
 
 use super::records::{
-    COMMAND_KEY, CommandKeyRow, PUBLIC_CREATE, CreateRow, SESSION, SessionRow, TENANT_USAGE, TenantRow, COMMAND, CommandRow, HOST, HostRow, Key, Table,
+    COMMAND, COMMAND_KEY, CommandKeyRow, CommandRow, CreateRow, HOST, HostRow, Key, PUBLIC_CREATE, SESSION, SessionRow,
+    TENANT_USAGE, Table, TenantRow,
 };
 use super::rules::{self, reject::Reject};
 use super::{Plan, Store};
@@ -32,10 +33,7 @@ fn session_plan(tenant: &Tenant, session: SessionId) -> Plan {
     Plan {
         is_read: false,
         locks: vec![session_lock(tenant, session), tenant_lock(tenant)],
-        wanted: vec![
-            (&SESSION, SessionRow::key(tenant, &session)),
-            (&TENANT_USAGE, TenantRow::key(tenant)),
-        ],
+        wanted: vec![(&SESSION, SessionRow::key(tenant, &session)), (&TENANT_USAGE, TenantRow::key(tenant))],
     }
 }
 

@@ -59,15 +59,7 @@ pub(crate) struct Unit<'a> {
 
 impl<'a> Unit<'a> {
     pub(crate) fn new(rows: &'a mut dyn Rows, now: Timestamp, settings: &'a Settings) -> Self {
-        Self {
-            rows,
-            now,
-            settings,
-            slots: HashMap::new(),
-            undo: Vec::new(),
-            notices: Vec::new(),
-            notices_before: 0,
-        }
+        Self { rows, now, settings, slots: HashMap::new(), undo: Vec::new(), notices: Vec::new(), notices_before: 0 }
     }
 
     /// Reads rows ahead that operations are going to ask for, one question per table.

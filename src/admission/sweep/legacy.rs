@@ -3,7 +3,8 @@
 use super::pass::{Family, Pass, Position};
 use super::{Bounds, SweepResult};
 use crate::admission::model::{
-    DueCommand, DueCommandPage, Error, ListDueCommandsRequest, Principal, PrincipalName, RejectCommandRequest, Timestamp,
+    DueCommand, DueCommandPage, Error, ListDueCommandsRequest, Principal, PrincipalName, RejectCommandRequest,
+    Timestamp,
 };
 use crate::admission::traits::{Authorizer, Claims, Clock, DueCommands, Settlement, StoreAnswer};
 use std::sync::Arc;

@@ -63,11 +63,11 @@ impl<F: Family> Pass<'_, F> {
     async fn settle(&self, page: &DueCommandPage, result: &mut SweepResult) -> Result<(), StoreError> {
         let mut sessions: BTreeMap<(&Tenant, SessionId), Vec<&DueCommand>> = BTreeMap::new();
         for command in &page.commands {
-            match Disposition::of(command, page.read_at) {
-                Disposition::Settleable => {
-                    sessions.entry((&command.tenant, command.session)).or_default().push(command);
-                }
-                fate => result.record(fate, 1),
+            let fate = Disposition::of(command, page.read_at);
+            if fate == Disposition::Settleable {
+                sessions.entry((&command.tenant, command.session)).or_default().push(command);
+            } else {
+                result.record(fate, 1);
             }
         }
         for ((tenant, session), commands) in sessions {
@@ -100,8 +100,11 @@ impl<F: Family> Pass<'_, F> {
         }
         let settled = self.reject_all(commands, result).await;
         result.queries += 1;
-        let release =
-            ReleaseReconciliationClaimRequest { tenant: tenant.clone(), session, holder: self.bounds.holder_id.clone() };
+        let release = ReleaseReconciliationClaimRequest {
+            tenant: tenant.clone(),
+            session,
+            holder: self.bounds.holder_id.clone(),
+        };
         match self.claims.release_reconciliation_claim(release).await {
             Ok(_) => result.released += 1,
             // Swallowed and counted: see `SweepResult::release_failures`.

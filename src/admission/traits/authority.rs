@@ -25,8 +25,13 @@ pub trait Authorizer: Send + Sync {
 /// Decides which host credential may serve what. Apart from [`Authorizer`], for neither may stand in for the other.
 pub trait HostAuthorizer: Send + Sync {
     /// Whether `principal` may register hosts under this key.
-    fn authorize_host<'a>(&'a self, principal: &'a Principal, key: &'a HostTargetKey) -> Pending<'a, Result<(), Error>>;
+    fn authorize_host<'a>(&'a self, principal: &'a Principal, key: &'a HostTargetKey)
+    -> Pending<'a, Result<(), Error>>;
 
     /// Whether `principal` may hold leases of this tenant's sessions.
-    fn authorize_residency<'a>(&'a self, principal: &'a Principal, tenant: &'a Tenant) -> Pending<'a, Result<(), Error>>;
+    fn authorize_residency<'a>(
+        &'a self,
+        principal: &'a Principal,
+        tenant: &'a Tenant,
+    ) -> Pending<'a, Result<(), Error>>;
 }

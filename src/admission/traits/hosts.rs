@@ -2,9 +2,9 @@
 
 use super::StoreAnswer;
 use crate::admission::model::{
-    AcquireLeaseRequest, BeginCommandRequest, Bytes, CatalogEntry, ClaimCommandRequest, CommandSeq, CompleteCommandRequest,
-    DispositionInboxEntry, GetCommandPayloadRequest, HostEntry, HostId, JournalEntry, Lease, LeaseRef,
-    RegisterHostRequest, ReleaseLeaseRequest, SessionId, SettleCommandRequest, Tenant, Work,
+    AcquireLeaseRequest, BeginCommandRequest, Bytes, CatalogEntry, ClaimCommandRequest, CommandSeq,
+    CompleteCommandRequest, DispositionInboxEntry, GetCommandPayloadRequest, HostEntry, HostId, JournalEntry, Lease,
+    LeaseRef, RegisterHostRequest, ReleaseLeaseRequest, SessionId, SettleCommandRequest, Tenant, Work,
 };
 use std::time::Duration;
 

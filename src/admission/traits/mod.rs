@@ -12,7 +12,9 @@ mod settlement;
 
 pub use authority::{Authorizer, HostAuthorizer};
 pub use clock::{Clock, UuidSource};
-pub use commands::{Catalog, CommandStore, Commands, LegacyCreates, ObjectStoreResolver, PublicCreateStore, TargetResolver};
+pub use commands::{
+    Catalog, CommandStore, Commands, LegacyCreates, ObjectStoreResolver, PublicCreateStore, TargetResolver,
+};
 pub use directory::{Directory, OwnerDirectory, PlacementController};
 pub use hosts::HostStore;
 pub use settlement::{Claims, DispositionDue, DispositionSettlement, DueCommands, Settlement};

@@ -93,7 +93,11 @@ pub(crate) trait Record: Sized {
 }
 
 /// The next column of a row.
-fn take<T: Column>(values: &mut std::slice::Iter<'_, Value>, table: &'static str, column: &'static str) -> Result<T, Unreadable> {
+fn take<T: Column>(
+    values: &mut std::slice::Iter<'_, Value>,
+    table: &'static str,
+    column: &'static str,
+) -> Result<T, Unreadable> {
     values.next().and_then(T::of_value).ok_or(Unreadable { table, column })
 }
 
@@ -122,6 +126,7 @@ macro_rules! record {
 
         impl $record {
             /// The key of a row.
+            #[allow(dead_code, reason = "what is never asked for by its key has one all the same")]
             pub(crate) fn key($($key: &$key_type),+) -> Key {
                 vec![$($key.to_value()),+]
             }

@@ -2,10 +2,10 @@
 
 use super::{Col, Column, Index, Key, Record, Table, Value, record, take};
 use crate::admission::model::{
-    AgentId, Bytes, CatalogEntry, CommandClaim, CommandEntry, CommandKind, CommandSeq, CommandState, DueCommand, DuePosition, Epoch, HostId,
-    HostEntry, HostTargetKey, JournalEntry, JournalStep, Lease, Outcome, OutcomeCode, Payload, PayloadRef,
-    PrincipalName, ProtocolMode, RequestKey, Revision, RuntimeSessionId, SessionBinding, SessionId, Sha256, Target,
-    Tenant, Timestamp, Unreadable, Workload,
+    AgentId, Bytes, CatalogEntry, CommandClaim, CommandEntry, CommandKind, CommandSeq, CommandState, DueCommand,
+    DuePosition, Epoch, HostEntry, HostId, HostTargetKey, JournalEntry, JournalStep, Lease, Outcome, OutcomeCode,
+    Payload, PayloadRef, PrincipalName, ProtocolMode, RequestKey, Revision, RuntimeSessionId, SessionBinding,
+    SessionId, Sha256, Target, Tenant, Timestamp, Unreadable, Workload,
 };
 
 record! {
@@ -166,17 +166,22 @@ record! {
 
 /// All tables, by id.
 pub(crate) static TABLES: [&Table; 11] = [
-    &SESSION, &COMMAND, &COMMAND_KEY, &PUBLIC_CREATE, &JOURNAL, &RECONCILIATION_CLAIM, &PAYLOAD, &PAYLOAD_BYTES, &HOST,
-    &TENANT_USAGE, &META,
+    &SESSION,
+    &COMMAND,
+    &COMMAND_KEY,
+    &PUBLIC_CREATE,
+    &JOURNAL,
+    &RECONCILIATION_CLAIM,
+    &PAYLOAD,
+    &PAYLOAD_BYTES,
+    &HOST,
+    &TENANT_USAGE,
+    &META,
 ];
 
 /// Due commands of a family's shard, by deadline.
-pub(crate) static DUE: Index = Index {
-    id: 0,
-    table: &COMMAND,
-    columns: &["family", "shard", "due_at", "tenant", "session", "seq"],
-    sorted: 2,
-};
+pub(crate) static DUE: Index =
+    Index { id: 0, table: &COMMAND, columns: &["family", "shard", "due_at", "tenant", "session", "seq"], sorted: 2 };
 /// The commands of a session, in order.
 pub(crate) static INBOX: Index = Index { id: 1, table: &COMMAND, columns: &["tenant", "session", "seq"], sorted: 2 };
 /// What the journal says about one command.

@@ -3,8 +3,8 @@
 use super::{Ruling, session, usage};
 use crate::admission::model::{
     AdmitDispositionCommandRequest, AdmitLegacyCommandRequest, CommandEntry, CommandKind, CommandSeq, CommandState,
-    Epoch, Idempotency, Payload, PayloadRef, ProtocolMode, Quota, Refusal, RequestKey, Revision, SessionId, Sha256, Tenant,
-    control_shard, PrincipalName,
+    Epoch, Idempotency, Payload, PayloadRef, PrincipalName, ProtocolMode, Quota, Refusal, RequestKey, Revision,
+    SessionId, Sha256, Tenant, control_shard,
 };
 use crate::admission::store::records::{CommandKeyRow, CommandRow, PayloadRow, SessionRow};
 use crate::admission::store::unit::{Notice, Unit};
@@ -25,7 +25,10 @@ pub(crate) struct Draft {
     pub(crate) apply_within: Duration,
 }
 
-pub(crate) fn disposition(unit: &mut Unit<'_>, request: &AdmitDispositionCommandRequest) -> Ruling<(CommandEntry, bool)> {
+pub(crate) fn disposition(
+    unit: &mut Unit<'_>,
+    request: &AdmitDispositionCommandRequest,
+) -> Ruling<(CommandEntry, bool)> {
     let draft = Draft {
         family: ProtocolMode::Disposition,
         kind: request.kind,

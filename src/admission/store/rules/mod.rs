@@ -36,13 +36,8 @@ pub(crate) fn command(unit: &mut Unit<'_>, tenant: &Tenant, session: SessionId, 
 
 /// What a tenant uses; nothing yet when it has no row.
 pub(crate) fn usage(unit: &mut Unit<'_>, tenant: &Tenant) -> Ruling<TenantRow> {
-    let none = TenantRow {
-        tenant: tenant.clone(),
-        open_commands: 0,
-        sessions: 0,
-        prepared_creates: 0,
-        payload_bytes: 0,
-    };
+    let none =
+        TenantRow { tenant: tenant.clone(), open_commands: 0, sessions: 0, prepared_creates: 0, payload_bytes: 0 };
     Ok(unit.get(TenantRow::key(tenant))?.unwrap_or(none))
 }
 

@@ -144,4 +144,3 @@ pub(crate) fn unplace(unit: &mut Unit<'_>, row: &mut SessionRow) -> Ruling<()> {
     }
     Ok(())
 }
-

@@ -1,6 +1,6 @@
 //! The sweep's one write (rule P6).
 
-use super::settle::{Evidence, Ending, end, evidence};
+use super::settle::{Ending, Evidence, end, evidence};
 use super::{Ruling, command, session};
 use crate::admission::model::{
     CommandEntry, CommandSeq, CommandState, OutcomeCode, PrincipalName, ProtocolMode, Refusal, Revision, SessionId,

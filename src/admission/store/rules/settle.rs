@@ -54,7 +54,13 @@ pub(crate) struct Ending {
 
 impl Ending {
     /// As the journal says that it was finished.
-    pub(crate) fn as_finished(row: &CommandRow, step: JournalStep, code: Option<OutcomeCode>, at: Timestamp, by: String) -> Self {
+    pub(crate) fn as_finished(
+        row: &CommandRow,
+        step: JournalStep,
+        code: Option<OutcomeCode>,
+        at: Timestamp,
+        by: String,
+    ) -> Self {
         let applied = step == JournalStep::FinishApplied;
         let state = if applied { CommandState::Applied } else { CommandState::Rejected };
         let code = code.unwrap_or_else(|| OutcomeCode::known(OutcomeCode::APPLIED));
@@ -63,7 +69,12 @@ impl Ending {
 }
 
 /// Ends a command: terminal, immutable, out of the due index and off all counters. The only place where that happens.
-pub(crate) fn end(unit: &mut Unit<'_>, mut session: SessionRow, mut row: CommandRow, ending: Ending) -> Ruling<CommandEntry> {
+pub(crate) fn end(
+    unit: &mut Unit<'_>,
+    mut session: SessionRow,
+    mut row: CommandRow,
+    ending: Ending,
+) -> Ruling<CommandEntry> {
     let mut usage = usage(unit, &row.tenant)?;
     let head = next_open(unit, &session, row.seq)?;
 
@@ -97,7 +108,8 @@ fn next_open(unit: &mut Unit<'_>, session: &SessionRow, ended: CommandSeq) -> Ru
     while head <= session.commands {
         if head != ended.0 {
             // A row that is gone or unreadable is not passed: nobody knows that it ended.
-            let row: Option<CommandRow> = unit.get(CommandRow::key(&session.tenant, &session.session, &CommandSeq(head)))?;
+            let row: Option<CommandRow> =
+                unit.get(CommandRow::key(&session.tenant, &session.session, &CommandSeq(head)))?;
             if !row.is_some_and(|row| row.state.is_terminal()) {
                 break;
             }

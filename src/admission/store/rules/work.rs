@@ -1,7 +1,7 @@
 //! What a host finds to do.
 
-use super::settle::{evidence, settleable};
 use super::Ruling;
+use super::settle::{evidence, settleable};
 use crate::admission::model::{
     CommandSeq, CommandState, DispositionInboxEntry, HostId, JournalEntry, SessionId, Task, Tenant, Work,
 };

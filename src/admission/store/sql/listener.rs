@@ -107,10 +107,8 @@ mod tests {
     #[test]
     fn notices_survive_the_wire() {
         let tenant = Tenant::new("arena").expect("valid");
-        let notices = [
-            Notice::Command(tenant, SessionId(7), CommandSeq(9)),
-            Notice::Host(HostId::new("eu-1").expect("valid")),
-        ];
+        let notices =
+            [Notice::Command(tenant, SessionId(7), CommandSeq(9)), Notice::Host(HostId::new("eu-1").expect("valid"))];
         for notice in notices {
             assert_eq!(read(&write(&notice)), Some(notice));
         }

@@ -52,7 +52,9 @@ fn failed(error: impl std::fmt::Display) -> OpenError {
 
 /// The database's own words: the driver's Display leaves them out.
 fn words(error: &tokio_postgres::Error) -> String {
-    error.as_db_error().map_or_else(|| error.to_string(), |error| format!("{}: {}", error.code().code(), error.message()))
+    error
+        .as_db_error()
+        .map_or_else(|| error.to_string(), |error| format!("{}: {}", error.code().code(), error.message()))
 }
 
 /// An error before the commit: the transaction is taken back, so nothing happened.
@@ -60,8 +62,19 @@ fn broken(error: tokio_postgres::Error) -> Unavailable {
     Unavailable::nothing_happened(words(&error))
 }
 
-/// Opens the database and brings its schema up to date.
+/// Opens the database and brings its schema up to date. On a thread of its own, for each connection has a runtime that
+/// may not be driven from inside of the caller's.
 pub(crate) fn open(
+    url: &str,
+    settings: Settings,
+    clock: Option<Arc<dyn Clock>>,
+    waits: Arc<Waits>,
+) -> Result<(Postgres, Arc<Settings>), OpenError> {
+    let open = || open_here(url, settings, clock, waits);
+    std::thread::scope(|scope| scope.spawn(open).join()).unwrap_or_else(|_| Err(failed("opening it panicked")))
+}
+
+fn open_here(
     url: &str,
     settings: Settings,
     clock: Option<Arc<dyn Clock>>,
@@ -128,13 +141,15 @@ fn parameter(n: usize) -> String {
 /// A column of values as one array parameter.
 fn array(sql: Sql, values: impl Iterator<Item = Value>) -> Box<dyn ToSql + Sync> {
     match sql {
-        Sql::Int => Box::new(values.map(|value| if let Value::Int(n) = value { Some(n) } else { None }).collect::<Vec<_>>()),
-        Sql::Text => {
-            Box::new(values.map(|value| if let Value::Text(text) = value { Some(text) } else { None }).collect::<Vec<_>>())
+        Sql::Int => {
+            Box::new(values.map(|value| if let Value::Int(n) = value { Some(n) } else { None }).collect::<Vec<_>>())
         }
-        Sql::Blob => {
-            Box::new(values.map(|value| if let Value::Blob(bytes) = value { Some(bytes) } else { None }).collect::<Vec<_>>())
-        }
+        Sql::Text => Box::new(
+            values.map(|value| if let Value::Text(text) = value { Some(text) } else { None }).collect::<Vec<_>>(),
+        ),
+        Sql::Blob => Box::new(
+            values.map(|value| if let Value::Blob(bytes) = value { Some(bytes) } else { None }).collect::<Vec<_>>(),
+        ),
     }
 }
 
@@ -313,7 +328,8 @@ impl Rows for Connection {
         while let Some(first) = changes.next() {
             let (table, is_delete) = (first.table, first.row.is_none());
             let mut rows = vec![first.row.unwrap_or(first.key)];
-            while let Some(next) = changes.next_if(|next| next.table.id == table.id && next.row.is_none() == is_delete) {
+            while let Some(next) = changes.next_if(|next| next.table.id == table.id && next.row.is_none() == is_delete)
+            {
                 rows.push(next.row.unwrap_or(next.key));
             }
             let (sql, columns) = if is_delete {

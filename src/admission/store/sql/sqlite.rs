@@ -60,8 +60,7 @@ pub(crate) fn open(
 fn connect(path: &Path) -> Result<Connection, OpenError> {
     let connection = Connection::open(path).map_err(failed)?;
     connection.busy_timeout(BUSY_WAIT).map_err(failed)?;
-    let mode: String =
-        connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(failed)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(failed)?;
     if mode != "wal" {
         return Err(OpenError::Database(format!("the file system allows no write-ahead log, only {mode}")));
     }
@@ -87,8 +86,7 @@ fn version(connection: &Connection) -> Result<u32, OpenError> {
 
 /// Brings the schema up to date, in one transaction, and reads what the file is committed to.
 fn prepare(connection: &mut Connection, mut settings: Settings) -> Result<Settings, OpenError> {
-    let transaction =
-        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failed)?;
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failed)?;
     // Asked again inside: another process may have been quicker.
     let steps = migrations::steps_from(version(&transaction)?)?;
     for step in steps {

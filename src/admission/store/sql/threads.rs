@@ -31,7 +31,9 @@ impl Threads {
         let (writes, write_queue) = sync_channel(shared.settings.queue_max);
         let (reads, read_queue) = sync_channel(shared.settings.queue_max);
         let mut threads = Vec::new();
-        for (name, queue, backends) in [("admission-write", write_queue, writers), ("admission-read", read_queue, readers)] {
+        for (name, queue, backends) in
+            [("admission-write", write_queue, writers), ("admission-read", read_queue, readers)]
+        {
             let queue = Arc::new(Mutex::new(queue));
             for backend in backends {
                 let (queue, shared) = (Arc::clone(&queue), Arc::clone(&shared));
