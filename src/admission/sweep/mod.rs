@@ -4,8 +4,6 @@ mod board;
 mod disposition;
 mod legacy;
 mod pass;
-#[cfg(test)]
-mod tests;
 
 pub use board::{LastSweep, SweepBoard};
 pub use disposition::{DispositionReconciler, DispositionReconcilerConfig};
