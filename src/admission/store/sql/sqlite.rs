@@ -41,9 +41,7 @@ pub(crate) fn open(
 ) -> Result<(Threads, Arc<Settings>), OpenError> {
     settings.check()?;
     if path.exists() {
-        // Looked at before anything may be written: a newer file is left as it is.
-        let look = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
-        migrations::steps_from(version(&look)?)?;
+        migrations::steps_from(look(path)?)?;
     }
     let mut writer = connect(path)?;
     let settings = Arc::new(prepare(&mut writer, settings)?);
@@ -55,6 +53,16 @@ pub(crate) fn open(
     let threads = Threads::start(shared, vec![Sqlite { connection: writer }], vec![Sqlite { connection: reader }])
         .map_err(|error| OpenError::Database(error.to_string()))?;
     Ok((threads, settings))
+}
+
+/// The version, before anything may be written: a newer file is left as it is. After a power loss the log has to be
+/// recovered first, which a read-only connection can't do and which changes nothing that the file says.
+fn look(path: &Path) -> Result<u32, OpenError> {
+    let look = |flags| version(&Connection::open_with_flags(path, flags).map_err(failed)?);
+    match look(OpenFlags::SQLITE_OPEN_READ_ONLY) {
+        Err(OpenError::Database(_)) => look(OpenFlags::SQLITE_OPEN_READ_WRITE),
+        looked => looked,
+    }
 }
 
 fn connect(path: &Path) -> Result<Connection, OpenError> {
