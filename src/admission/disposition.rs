@@ -102,7 +102,8 @@ impl Disposition {
             | Refusal::ReconciliationClaimHeld
             | Refusal::NotBegun
             | Refusal::NotSettleable
-            | Refusal::HostTaken => None,
+            | Refusal::HostTaken
+            | Refusal::TooManyHosts { .. } => None,
         }
     }
 }

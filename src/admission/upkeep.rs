@@ -1,4 +1,4 @@
-//! What runs by itself: sweeps and placement, in every process that has the store open.
+//! What runs by itself: sweeps, placement, forgetting, in every process that has the store open.
 
 use super::counters::Counters;
 use super::model::{Principal, ProtocolMode, Timestamp};
@@ -12,6 +12,8 @@ use tokio::sync::watch;
 
 /// Most sessions that one step of placement looks at; more wait for the next step.
 const PLACED_PER_STEP: usize = 256;
+/// Most sessions that one step forgets a part of.
+const FORGOTTEN_PER_STEP: usize = 16;
 
 /// What an [`Upkeep`] is made of.
 pub struct UpkeepParts {
@@ -34,7 +36,7 @@ pub struct UpkeepParts {
     pub period: Duration,
 }
 
-/// Runs sweeps and placement. Several processes may do so over one store.
+/// Runs sweeps, placement and forgetting. Several processes may do so over one store.
 pub struct Upkeep {
     parts: UpkeepParts,
 }
@@ -61,7 +63,7 @@ impl Upkeep {
                 Err(_) => counters.count_failed_sweep(),
             }
         }
-        if store.place_due(PLACED_PER_STEP).await.is_err() {
+        if store.place_due(PLACED_PER_STEP).await.is_err() || store.forget_due(FORGOTTEN_PER_STEP).await.is_err() {
             counters.count_failed_sweep();
         }
     }

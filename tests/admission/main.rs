@@ -51,6 +51,7 @@ mod opening;
 mod placement;
 mod polls;
 mod races;
+mod retention;
 mod settlement;
 mod surface;
 mod sweeps;

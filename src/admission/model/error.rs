@@ -76,6 +76,11 @@ pub enum Refusal {
     Unrecognized,
     /// The host id belongs to another credential, or still has sessions under another key.
     HostTaken,
+    /// As many hosts of this key as one placement looks at are there already.
+    TooManyHosts {
+        /// The bound.
+        limit: usize,
+    },
 }
 
 /// What a tenant has only so much of.
@@ -286,7 +291,7 @@ impl ErrorCode {
             Refusal::IdempotencyMismatch => Self::IdempotencyMismatch,
             Refusal::RevisionMoved { .. } => Self::RevisionConflict,
             Refusal::InboxFull { .. } => Self::InboxFull,
-            Refusal::QuotaExceeded { .. } => Self::QuotaExceeded,
+            Refusal::QuotaExceeded { .. } | Refusal::TooManyHosts { .. } => Self::QuotaExceeded,
             Refusal::Late { .. } => Self::Late,
             Refusal::LeaseHeld { .. } => Self::LeaseHeld,
             Refusal::LeaseLost { .. } => Self::LeaseLost,

@@ -280,6 +280,21 @@ pub struct DueCommandPage {
 /// A page of the disposition family.
 pub type DispositionDueCommandPage = DueCommandPage;
 
+/// How much is due in a control shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueInShard {
+    /// The shard.
+    pub shard: u32,
+    /// Due commands, counted up to a bound.
+    pub due: usize,
+    /// Whether there are more than were counted.
+    pub is_more: bool,
+    /// The oldest deadline among them.
+    pub oldest: Option<Timestamp>,
+    /// The store's time at the reading.
+    pub read_at: Timestamp,
+}
+
 /// Claims the sweeping of a session. Suppresses duplicate work; never a fence.
 #[derive(Clone, Debug)]
 pub struct AcquireReconciliationClaimRequest {

@@ -257,6 +257,30 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Forgets, a step at a time, up to `limit` closed sessions and prepared creates whose retention is over; gives how many
+    /// steps it took. Safe to run in several processes at once.
+    pub async fn forget_due(&self, limit: usize) -> Result<usize, StoreError> {
+        let due = self.read(move |unit| rules::forget::due(unit, limit)).await?;
+        let count = due.len();
+        for one in due {
+            let (rules::forget::Due::Session(tenant, session) | rules::forget::Due::Create(tenant, _, session)) = &one;
+            let plan = session_plan(tenant, *session);
+            self.ask(plan, move |unit| rules::forget::step(unit, &one)).await?;
+        }
+        Ok(count)
+    }
+
+    /// What is due in each control shard of the disposition family by now, for the operator.
+    pub async fn due_by_shard(&self) -> Result<Vec<DueInShard>, StoreError> {
+        let mut shards = Vec::new();
+        for shard in 0..self.settings.control_shards {
+            shards.push(self.read(move |unit| rules::due::summary(unit, shard)).await?);
+        }
+        Ok(shards)
+    }
+}
+
 impl HostStore for Store {
     fn register_host(&self, request: RegisterHostRequest) -> StoreAnswer<'_, HostEntry> {
         let plan = Plan {

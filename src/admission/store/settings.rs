@@ -26,6 +26,10 @@ pub struct Settings {
     pub placement_grace: Duration,
     /// How long a session that no host can take waits until placement looks again.
     pub placement_retry: Duration,
+    /// How long a closed session is kept, with its commands, its journal and its idempotency keys.
+    pub closed_for: Duration,
+    /// How long a create that was prepared may be resumed.
+    pub prepared_for: Duration,
     /// Most commands that one transaction takes: bounds how long the first of them waits for the others. One is one fsync
     /// per command.
     pub batch_max: usize,
@@ -50,6 +54,8 @@ impl Default for Settings {
             allow_legacy: false,
             placement_grace: Duration::from_secs(10),
             placement_retry: Duration::from_secs(1),
+            closed_for: Duration::from_secs(7 * 24 * 3600),
+            prepared_for: Duration::from_secs(24 * 3600),
             batch_max: 256,
             queue_max: 4_096,
             writers: 2,

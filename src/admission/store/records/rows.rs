@@ -40,6 +40,8 @@ record! {
         placed_until: Timestamp,
         // When placement looks at the session again; a lower bound of when there can be something to do.
         placement_due: Option<Timestamp>,
+        // When the session is forgotten; null until it is closed.
+        forget_at: Option<Timestamp>,
     }
 }
 
@@ -91,7 +93,8 @@ record! {
         storage_binding_id: String,
         binding_version: String,
         prepared_at: Timestamp,
-        admitted: bool,
+        // When it is forgotten unless it is admitted; null once it is.
+        prepared_until: Option<Timestamp>,
         payload_bytes: u64,
     }
 }
@@ -196,8 +199,25 @@ pub(crate) static PLACEMENT: Index =
 /// Hosts of a key.
 pub(crate) static HOSTS: Index = Index { id: 5, table: &HOST, columns: &["target_key", "host"], sorted: 1 };
 
+/// The keys of a session's commands.
+pub(crate) static KEYS: Index =
+    Index { id: 6, table: &COMMAND_KEY, columns: &["tenant", "session", "digest"], sorted: 2 };
+/// The payloads of a session.
+pub(crate) static PAYLOADS: Index =
+    Index { id: 7, table: &PAYLOAD, columns: &["tenant", "session", "sha256"], sorted: 2 };
+/// A session's whole journal.
+pub(crate) static WHOLE_JOURNAL: Index =
+    Index { id: 8, table: &JOURNAL, columns: &["tenant", "session", "seq", "epoch", "step"], sorted: 2 };
+/// Sessions to forget.
+pub(crate) static FORGOTTEN: Index =
+    Index { id: 9, table: &SESSION, columns: &["forget_at", "tenant", "session"], sorted: 0 };
+/// Creates that were prepared and may be forgotten.
+pub(crate) static PREPARED: Index =
+    Index { id: 10, table: &PUBLIC_CREATE, columns: &["prepared_until", "tenant", "digest"], sorted: 0 };
+
 /// All indexes, by id.
-pub(crate) static INDEXES: [&Index; 6] = [&DUE, &INBOX, &EVIDENCE, &PLACED, &PLACEMENT, &HOSTS];
+pub(crate) static INDEXES: [&Index; 11] =
+    [&DUE, &INBOX, &EVIDENCE, &PLACED, &PLACEMENT, &HOSTS, &KEYS, &PAYLOADS, &WHOLE_JOURNAL, &FORGOTTEN, &PREPARED];
 
 /// What a due page reads: everything but payloads.
 pub(crate) const DUE_COLUMNS: [&str; 7] = ["tenant", "session", "seq", "due_at", "state", "revision", "claim_until"];

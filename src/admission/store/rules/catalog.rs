@@ -56,6 +56,7 @@ pub(crate) fn create(unit: &mut Unit<'_>, request: &CreateCatalogEntryRequest) -
         placed_host: None,
         placed_until: Timestamp(0),
         placement_due: is_runnable.then_some(unit.now),
+        forget_at: None,
     };
     unit.put(&usage);
     unit.put(&row);

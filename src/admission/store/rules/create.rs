@@ -25,7 +25,12 @@ pub(crate) fn prepare(unit: &mut Unit<'_>, request: &PreparePublicCreateRequest)
             return Err(Refusal::IdempotencyMismatch.into());
         }
         let binding = binding(&row);
-        return Ok(PublicCreatePreparation { session: row.session, binding, resumed: true, admitted: row.admitted });
+        return Ok(PublicCreatePreparation {
+            session: row.session,
+            binding,
+            resumed: true,
+            admitted: row.prepared_until.is_none(),
+        });
     }
     let mut usage = usage(unit, &request.tenant)?;
     let limit = unit.settings.prepared_creates_max;
@@ -40,7 +45,7 @@ pub(crate) fn prepare(unit: &mut Unit<'_>, request: &PreparePublicCreateRequest)
         storage_binding_id: request.template.storage_binding_id.clone(),
         binding_version: request.template.binding_version.clone(),
         prepared_at: unit.now,
-        admitted: false,
+        prepared_until: Some(unit.now.plus(unit.settings.prepared_for)),
         payload_bytes: 0,
     };
     usage.prepared_creates += 1;
@@ -59,7 +64,7 @@ pub(crate) fn admit(unit: &mut Unit<'_>, request: &AdmitPublicCreateRequest) -> 
     if create.fingerprint != key.fingerprint {
         return Err(Refusal::IdempotencyMismatch.into());
     }
-    if create.admitted {
+    if create.prepared_until.is_none() {
         let row = super::command(unit, &request.tenant, request.session, CommandSeq(1))?;
         return Ok((row.entry()?, false));
     }
@@ -70,7 +75,7 @@ pub(crate) fn admit(unit: &mut Unit<'_>, request: &AdmitPublicCreateRequest) -> 
         return Err(Refusal::QuotaExceeded { quota: Quota::Sessions, limit }.into());
     }
 
-    create.admitted = true;
+    create.prepared_until = None;
     usage.sessions += 1;
     usage.prepared_creates = usage.prepared_creates.saturating_sub(1);
     let session = new_session(unit.now, request, &create);
@@ -114,5 +119,6 @@ fn new_session(now: Timestamp, request: &AdmitPublicCreateRequest, create: &Crea
         placed_host: None,
         placed_until: Timestamp(0),
         placement_due: Some(now),
+        forget_at: None,
     }
 }

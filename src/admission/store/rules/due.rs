@@ -1,7 +1,9 @@
 //! What is due in a control shard: a range of one index, so the cost is that of the rows examined (rule P7).
 
 use super::Ruling;
-use crate::admission::model::{DueCommandPage, DuePosition, ListDueCommandsRequest, ProtocolMode};
+use crate::admission::model::{
+    CommandState, DueCommand, DueCommandPage, DueInShard, DuePosition, ListDueCommandsRequest, ProtocolMode,
+};
 use crate::admission::store::records::{Column, DUE, DUE_COLUMNS, Scan, Value, due_command, due_position};
 use crate::admission::store::unit::Unit;
 
@@ -29,10 +31,25 @@ pub(crate) fn list(
     })
 }
 
+/// Most rows that a summary counts.
+const COUNTED_MAX: usize = 1_000;
+
+/// How much is due in a shard of the disposition family, without reading all of it.
+pub(crate) fn summary(unit: &mut Unit<'_>, shard: u32) -> Ruling<DueInShard> {
+    let rows = unit.scan(&Scan {
+        upto: Some(unit.now.to_value()),
+        columns: Some(&DUE_COLUMNS),
+        ..Scan::of(&DUE, vec![ProtocolMode::Disposition.to_value(), shard.to_value()], COUNTED_MAX + 1)
+    })?;
+    let oldest = rows.first().and_then(|values| due_position(values)).map(|position| position.deadline);
+    let (due, is_more) = (rows.len().min(COUNTED_MAX), rows.len() > COUNTED_MAX);
+    Ok(DueInShard { shard, due, is_more, oldest, read_at: unit.now })
+}
+
 /// The legacy states are all there will ever be, so another one is a damaged row; the disposition family may grow.
-fn readable(family: ProtocolMode, values: &[Value]) -> Option<crate::admission::model::DueCommand> {
+fn readable(family: ProtocolMode, values: &[Value]) -> Option<DueCommand> {
     let command = due_command(values).ok()?;
-    let is_foreign = matches!(command.state, crate::admission::model::CommandState::Unrecognized(_));
+    let is_foreign = matches!(command.state, CommandState::Unrecognized(_));
     if family == ProtocolMode::Legacy && is_foreign { None } else { Some(command) }
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn release(unit: &mut Unit<'_>, request: &ReleaseLeaseRequest) -> Rul
     fenced(&row, &request.lease)?;
     if request.close && row.closed_at.is_none() {
         row.closed_at = Some(unit.now);
+        row.forget_at = Some(unit.now.plus(unit.settings.closed_for));
         row.wanted = false;
         let mut usage = usage(unit, &row.tenant)?;
         usage.sessions = usage.sessions.saturating_sub(1);

@@ -9,6 +9,7 @@ pub(crate) mod catalog;
 pub(crate) mod claims;
 pub(crate) mod create;
 pub(crate) mod due;
+pub(crate) mod forget;
 pub(crate) mod hosts;
 pub(crate) mod leases;
 pub(crate) mod payloads;

@@ -32,7 +32,7 @@ pub(crate) fn put(unit: &mut Unit<'_>, sha256: Sha256, request: &PutCommandPaylo
         PayloadOwner::Create { principal, key } => {
             let digest = key_digest(principal, CommandKind::Create, key);
             let row = unit.get::<CreateRow>(CreateRow::key(tenant, &digest))?;
-            let prepared = row.filter(|row| row.session == *id && !row.admitted);
+            let prepared = row.filter(|row| row.session == *id && row.prepared_until.is_some());
             let mut create = prepared.ok_or(Refusal::UnknownSession)?;
             create.payload_bytes += len;
             unit.put(&create);

@@ -1,12 +1,10 @@
 //! Which host a session is proposed to. A proposal only: the lease is the authority.
 
+use super::hosts::PER_KEY_MAX;
 use super::{Ruling, session};
 use crate::admission::model::{DesiredWorkload, HostTargetKey, Refusal, SessionId, Tenant, Timestamp};
 use crate::admission::store::records::{Column, HOSTS, HostRow, PLACEMENT, Record, Scan, SessionRow};
 use crate::admission::store::unit::{Notice, Unit};
-
-/// Most hosts of a key that one placement looks at; more of one kind than this are told apart by finer keys.
-const CANDIDATES_MAX: usize = 1024;
 
 /// A session that placement has to look at: its name, and until where it has looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +103,7 @@ fn placed_host(unit: &mut Unit<'_>, row: &SessionRow) -> Ruling<Option<HostRow>>
 
 /// The accepting host with the least load; the one that let its time pass only when there is no other.
 fn choose(unit: &mut Unit<'_>, row: &SessionRow) -> Ruling<Option<HostRow>> {
-    let rows = unit.scan(&Scan::of(&HOSTS, vec![row.target_key.to_value()], CANDIDATES_MAX))?;
+    let rows = unit.scan(&Scan::of(&HOSTS, vec![row.target_key.to_value()], PER_KEY_MAX))?;
     let mut best: Option<(bool, u64, HostRow)> = None;
     for values in &rows {
         let host = HostRow::of_values(values)?;

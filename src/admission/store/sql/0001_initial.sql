@@ -27,11 +27,13 @@ CREATE TABLE session (
     placed_host TEXT,
     placed_until INTEGER NOT NULL,
     placement_due INTEGER,
+    forget_at INTEGER,
     PRIMARY KEY (tenant, session)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX session_placed ON session (placed_host, tenant, session) WHERE placed_host IS NOT NULL;
 CREATE INDEX session_placement ON session (placement_due, tenant, session) WHERE placement_due IS NOT NULL;
+CREATE INDEX session_forgotten ON session (forget_at, tenant, session) WHERE forget_at IS NOT NULL;
 
 CREATE TABLE command (
     tenant TEXT NOT NULL,
@@ -81,10 +83,12 @@ CREATE TABLE public_create (
     storage_binding_id TEXT NOT NULL,
     binding_version TEXT NOT NULL,
     prepared_at INTEGER NOT NULL,
-    admitted INTEGER NOT NULL,
+    prepared_until INTEGER,
     payload_bytes INTEGER NOT NULL,
     PRIMARY KEY (tenant, digest)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX public_create_prepared ON public_create (prepared_until, tenant, digest) WHERE prepared_until IS NOT NULL;
 
 CREATE TABLE journal (
     tenant TEXT NOT NULL,
