@@ -104,14 +104,14 @@ impl Service {
         let caller = self.authorize(principal, ask.session, ask.kind).await?;
         let inline = Self::inline(&ask.payload)?;
         let apply_within = self.apply_within(ask.apply_within)?;
-        // Rule P2: a legacy session is refused before anything is written, a large payload included. The store refuses it
-        // once more, in the transaction.
-        self.runnable(caller, ask.session).await?;
         let says =
             Says { kind: ask.kind, session: Some(ask.session), agent: None, payload: &ask.payload, apply_within };
         let fingerprint = says.fingerprint();
         let payload = match (inline, &ask.payload) {
             (None, RequestPayload::Bytes(bytes)) => {
+                // Rule P2: a legacy session is refused before anything is written, also its payload. Without one to store,
+                // the admission itself is the first write, and refuses.
+                self.runnable(caller, ask.session).await?;
                 let stored = self.store_payload(caller, ask.session, bytes).await?;
                 Payload::Stored(PayloadRef { sha256: stored.sha256, len: stored.len })
             }

@@ -35,6 +35,8 @@ CREATE INDEX session_placed ON session (placed_host, tenant, session) WHERE plac
 CREATE INDEX session_placement ON session (placement_due, tenant, session) WHERE placement_due IS NOT NULL;
 CREATE INDEX session_forgotten ON session (forget_at, tenant, session) WHERE forget_at IS NOT NULL;
 
+-- Rows of up to the inline limit lie in the order of admission, so that a batch fills pages instead of touching one each;
+-- the key is an index of its own.
 CREATE TABLE command (
     tenant TEXT NOT NULL,
     session BLOB NOT NULL,
@@ -62,7 +64,7 @@ CREATE TABLE command (
     outcome_at INTEGER,
     late INTEGER NOT NULL,
     PRIMARY KEY (tenant, session, seq)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE INDEX command_due ON command (family, shard, due_at, tenant, session, seq) WHERE due_at IS NOT NULL;
 

@@ -8,7 +8,7 @@ use super::threads::Threads;
 use crate::admission::model::{Timestamp, Unavailable};
 use crate::admission::store::Notice;
 use crate::admission::store::batch::{Backend, CONTROL_SHARDS, LATEST, Shared, StoreClock};
-use crate::admission::store::records::{Key, Scan, Table, Value};
+use crate::admission::store::records::{Key, Scan, TABLES, Table, Value};
 use crate::admission::store::settings::{OpenError, Settings};
 use crate::admission::store::unit::{Change, Rows};
 use crate::admission::traits::Clock;
@@ -25,6 +25,9 @@ const APPLICATION_ID: i32 = 0x5256_6370;
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// Page cache per connection, in KiB (SQLite counts negative numbers so).
 const CACHE_KIB: i64 = -32_768;
+/// Pages in the log before they are copied into the file (32 MiB): a page that is written often is copied once, and a
+/// crash costs the reading of as much.
+const CHECKPOINT_PAGES: i64 = 8_192;
 /// The log is cut back to this after a checkpoint, so that one burst does not keep the disk for ever.
 const LOG_BYTES_KEPT: i64 = 64 << 20;
 
@@ -50,7 +53,7 @@ pub(crate) fn open(
     let reader = connect(path)?;
     let shared = Shared { settings: Arc::clone(&settings), clock, waits };
     // SQLite has one writer at a time, so more than one thread would only wait for the other.
-    let threads = Threads::start(shared, vec![Sqlite { connection: writer }], vec![Sqlite { connection: reader }])
+    let threads = Threads::start(shared, vec![Sqlite::new(writer)], vec![Sqlite::new(reader)])
         .map_err(|error| OpenError::Database(error.to_string()))?;
     Ok((threads, settings))
 }
@@ -74,6 +77,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     }
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
     connection.pragma_update(None, "cache_size", CACHE_KIB).map_err(failed)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
@@ -126,6 +130,26 @@ fn meta(connection: &Connection, name: &str) -> Result<Option<u64>, OpenError> {
 /// A connection, used by one thread.
 pub(crate) struct Sqlite {
     connection: Connection,
+    /// By table.
+    texts: Vec<Texts>,
+}
+
+/// A table's statements, made once.
+struct Texts {
+    load: String,
+    upsert: String,
+    delete: String,
+}
+
+impl Sqlite {
+    fn new(connection: Connection) -> Self {
+        let texts = TABLES.iter().map(|table| Texts {
+            load: text::load(table, parameter),
+            upsert: text::upsert(table, parameter),
+            delete: text::delete(table, parameter),
+        });
+        Self { connection, texts: texts.collect() }
+    }
 }
 
 fn parameter(n: usize) -> String {
@@ -176,8 +200,8 @@ impl Sqlite {
 
 impl Rows for Sqlite {
     fn load(&mut self, table: &'static Table, keys: &[Key]) -> Result<Vec<Option<Vec<Value>>>, Unavailable> {
-        let sql = text::load(table, parameter);
-        let load = |key: &Key| self.rows(&sql, key, table.columns.len()).map(|mut rows| rows.pop());
+        let sql = &self.texts[table.id].load;
+        let load = |key: &Key| self.rows(sql, key, table.columns.len()).map(|mut rows| rows.pop());
         keys.iter().map(load).collect::<Result<_, _>>().map_err(broken)
     }
 
@@ -189,11 +213,12 @@ impl Rows for Sqlite {
 
     fn write(&mut self, changes: Vec<Change>) -> Result<(), Unavailable> {
         for change in changes {
+            let texts = &self.texts[change.table.id];
             let (sql, values) = match change.row {
-                Some(row) => (text::upsert(change.table, parameter), row),
-                None => (text::delete(change.table, parameter), change.key),
+                Some(row) => (&texts.upsert, row),
+                None => (&texts.delete, change.key),
             };
-            let mut statement = self.connection.prepare_cached(&sql).map_err(broken)?;
+            let mut statement = self.connection.prepare_cached(sql).map_err(broken)?;
             statement.execute(params_from_iter(&values)).map_err(broken)?;
         }
         Ok(())
