@@ -12,6 +12,8 @@ pub mod store;
 pub mod stun;
 pub mod sync;
 
+#[cfg(feature = "admission")]
+pub mod admission;
 #[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "server")]

@@ -77,6 +77,33 @@ fn only_the_clock_asks_for_time_below_the_edges() {
 }
 
 #[test]
+fn the_command_plane_asks_its_clock() {
+    let hits = uses(&["admission"], &["Instant::now", "SystemTime::now"], &[]);
+    assert_none(&hits, "the store's clock decides (rule P5 of the command plane)");
+}
+
+#[test]
+fn the_command_plane_stands_between_stores_and_edges() {
+    let words =
+        ["hyper", "serde", "crate::edge", "crate::wire", "crate::service", "crate::store", "crate::state_machine"];
+    assert_none(&uses(&["admission"], &words, &[]), "layer 3 knows neither edges nor the other plane's stores");
+    let below = uses(&["domain", "stun", "state_machine", "store", "service", "client"], &["crate::admission"], &[]);
+    assert_none(&below, "layers point down");
+    let words = ["tokio", "getrandom", "std::sync::Mutex", "std::sync::atomic", "Clock", "rusqlite"];
+    let hits = uses(&["admission/model", "admission/store/rules", "admission/store/records"], &words, &[]);
+    assert_none(&hits, "the rules of the command plane are plain functions of (rows, now, request)");
+    let hits = uses(&["edge", "wire", "client"], &["admission::Store", "admission::store"], &[]);
+    assert_none(&hits, "edges call the command plane's services");
+}
+
+/// Rule P8 of the command plane: a claim on a session's sweeping is never a fence, so no rule but its own reads one.
+#[test]
+fn nobody_decides_by_a_reconciliation_claim() {
+    let own = ["admission/store/rules/claims.rs", "admission/store/records/rows.rs"];
+    assert_none(&uses(&["admission"], &["ReconciliationRow"], &own), "a claim suppresses work and fences nothing");
+}
+
+#[test]
 fn the_decisions_know_no_randomness_locks_or_formats() {
     let words = ["getrandom", "rand::", "std::sync::Mutex", "std::sync::atomic", "arc_swap", "tokio", "hyper", "serde"];
     assert_none(&uses(&["domain", "state_machine"], &words, &[]), "layers 0 and 1 are pure");
@@ -116,7 +143,7 @@ fn files_stay_readable() {
 #[test]
 fn deterministic_tests_do_not_sleep() {
     let mut hits = Vec::new();
-    for folder in ["tests/contract", "tests/model", "tests/support"] {
+    for folder in ["tests/contract", "tests/model", "tests/support", "tests/admission", "tests/admission_simulation"] {
         for path in files(folder, ".rs") {
             let sleeping = code(&path).into_iter().filter(|(_, line)| line.contains("sleep("));
             hits.extend(sleeping.map(|(number, line)| format!("{path}:{number}: {line}")));

@@ -1,0 +1,71 @@
+//! Sessions without a command, and who owns one.
+
+use super::{Ruling, session, usage};
+use crate::admission::model::{
+    CatalogEntry, CreateCatalogEntryRequest, Epoch, GetCatalogEntryRequest, OwnerObservation, ProtocolMode, Quota,
+    Refusal, SessionId, Tenant, Timestamp,
+};
+use crate::admission::store::records::SessionRow;
+use crate::admission::store::unit::Unit;
+
+pub(crate) fn get(unit: &mut Unit<'_>, request: &GetCatalogEntryRequest) -> Ruling<CatalogEntry> {
+    session(unit, &request.tenant, request.session).map(|row| row.entry())
+}
+
+pub(crate) fn create(unit: &mut Unit<'_>, request: &CreateCatalogEntryRequest) -> Ruling<(CatalogEntry, bool)> {
+    let mode = request.binding.protocol_mode;
+    if mode == ProtocolMode::Legacy && !unit.settings.allow_legacy {
+        return Err(Refusal::LegacySessionUnsupported.into());
+    }
+    if let Some(row) = unit.get::<SessionRow>(SessionRow::key(&request.tenant, &request.session))? {
+        let entry = row.entry();
+        // A binding is immutable: another one for the same session is another request.
+        let same = entry.binding == request.binding;
+        return if same { Ok((entry, false)) } else { Err(Refusal::IdempotencyMismatch.into()) };
+    }
+    let mut usage = usage(unit, &request.tenant)?;
+    let limit = unit.settings.sessions_max;
+    if usage.sessions >= limit {
+        return Err(Refusal::QuotaExceeded { quota: Quota::Sessions, limit }.into());
+    }
+    usage.sessions += 1;
+    let is_runnable = mode == ProtocolMode::Disposition;
+    let row = SessionRow {
+        tenant: request.tenant.clone(),
+        session: request.session,
+        mode,
+        storage_binding_id: request.binding.storage_binding_id.clone(),
+        binding_version: request.binding.binding_version.clone(),
+        runtime_session_id: request.binding.runtime_session_id,
+        agent: request.agent.clone(),
+        target_key: request.target.key.clone(),
+        workload: request.target.workload.0.clone(),
+        created_at: unit.now,
+        created_by: request.principal.clone(),
+        closed_at: None,
+        commands: 0,
+        head: 1,
+        open: 0,
+        begun: 0,
+        epoch: Epoch(0),
+        lease_host: None,
+        lease_until: Timestamp(0),
+        journal_len: 0,
+        payload_bytes: 0,
+        wanted: is_runnable,
+        placed_host: None,
+        placed_until: Timestamp(0),
+        placement_due: is_runnable.then_some(unit.now),
+        forget_at: None,
+    };
+    unit.put(&usage);
+    unit.put(&row);
+    Ok((row.entry(), true))
+}
+
+pub(crate) fn owner(unit: &mut Unit<'_>, tenant: &Tenant, id: SessionId) -> Ruling<Option<OwnerObservation>> {
+    let Some(row) = unit.get::<SessionRow>(SessionRow::key(tenant, &id))? else { return Ok(None) };
+    let observed_at = unit.now;
+    let live = row.lease().filter(|lease| lease.is_live(observed_at));
+    Ok(live.map(|lease| OwnerObservation { lease, key: row.target_key, observed_at }))
+}

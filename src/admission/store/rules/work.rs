@@ -1,0 +1,108 @@
+//! What a host finds to do.
+
+use super::Ruling;
+use super::settle::{evidence, settleable};
+use crate::admission::model::{
+    CommandSeq, CommandState, DispositionInboxEntry, HostId, JournalEntry, SessionId, Task, Tenant, Work,
+};
+use crate::admission::store::records::{
+    Column, CommandRow, EVIDENCE, INBOX, JournalRow, PLACED, Record, Scan, SessionRow, Value,
+};
+use crate::admission::store::unit::Unit;
+
+/// Most sessions of a host that one call looks at; a host with more does them in turn, as the first ones run dry.
+const SESSIONS_MAX: usize = 4096;
+/// Most commands of one session in an answer.
+const COMMANDS_MAX: usize = 32;
+
+/// Up to `limit` sessions for which the host has something to do, with their tasks in order.
+pub(crate) fn list(unit: &mut Unit<'_>, host: &HostId, limit: usize) -> Ruling<Vec<Work>> {
+    let rows = unit.scan(&Scan::of(&PLACED, vec![host.to_value()], SESSIONS_MAX))?;
+    let mut work = Vec::new();
+    for values in &rows {
+        if work.len() == limit {
+            break;
+        }
+        let row = SessionRow::of_values(values)?;
+        let tasks = tasks(unit, host, &row)?;
+        if !tasks.is_empty() {
+            work.push(Work { session: row.entry(), tasks });
+        }
+    }
+    Ok(work)
+}
+
+fn tasks(unit: &mut Unit<'_>, host: &HostId, row: &SessionRow) -> Ruling<Vec<Task>> {
+    if !row.is_leased(unit.now) {
+        return Ok(if row.needs_host() { vec![Task::Acquire] } else { Vec::new() });
+    }
+    if row.lease_host.as_ref() != Some(host) {
+        return Ok(Vec::new());
+    }
+    let mut tasks = Vec::new();
+    if row.open > 0 {
+        inbox(unit, row, &mut tasks)?;
+    }
+    if tasks.is_empty() && !row.needs_host() {
+        tasks.push(Task::Release);
+    }
+    Ok(tasks)
+}
+
+/// The tasks of the open commands, from the head of the inbox on.
+fn inbox(unit: &mut Unit<'_>, session: &SessionRow, tasks: &mut Vec<Task>) -> Ruling<()> {
+    let span = unit.settings.inbox_max as usize * unit.settings.inbox_span as usize;
+    let mut scan = Scan::of(&INBOX, vec![session.tenant.to_value(), session.session.to_value()], COMMANDS_MAX);
+    scan.after = Some(vec![Value::Int(i64::try_from(session.head.saturating_sub(1)).unwrap_or(i64::MAX))]);
+    for _ in 0..span.div_ceil(COMMANDS_MAX) {
+        let rows = unit.scan(&scan)?;
+        for values in &rows {
+            let row = CommandRow::of_values(values)?;
+            scan.after = Some(vec![row.seq.to_value()]);
+            if let Some(task) = task(unit, session, row)? {
+                tasks.push(task);
+            }
+            if tasks.len() == COMMANDS_MAX {
+                return Ok(());
+            }
+        }
+        if rows.len() < COMMANDS_MAX {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn task(unit: &mut Unit<'_>, session: &SessionRow, row: CommandRow) -> Ruling<Option<Task>> {
+    if row.state.is_terminal() || matches!(row.state, CommandState::Unrecognized(_)) {
+        return Ok(None);
+    }
+    let is_expired = row.deadline.has_passed(unit.now);
+    let is_own = row.claim_epoch == Some(session.epoch);
+    // Only what was claimed can have left something behind.
+    if row.deliveries > 0 && (is_expired || !is_own) {
+        let evidence = evidence(unit, &row)?;
+        if settleable(unit.now, &row, evidence, session.epoch).is_some() {
+            return Ok(Some(Task::Settle(Box::new(DispositionInboxEntry(row.entry()?)))));
+        }
+    }
+    let is_in_hand = is_own && (row.state == CommandState::Applying || row.is_claimed(unit.now));
+    if is_expired || is_in_hand {
+        return Ok(None);
+    }
+    Ok(Some(Task::Deliver(Box::new(DispositionInboxEntry(row.entry()?)))))
+}
+
+/// A command's journal; with number zero, the session's fences.
+pub(crate) fn journal(
+    unit: &mut Unit<'_>,
+    tenant: &Tenant,
+    session: SessionId,
+    seq: CommandSeq,
+    limit: usize,
+) -> Ruling<Vec<JournalEntry>> {
+    let prefix = vec![tenant.to_value(), session.to_value(), seq.to_value()];
+    let rows = unit.scan(&Scan::of(&EVIDENCE, prefix, limit))?;
+    let rows = rows.iter().map(|values| JournalRow::of_values(values).map(|row| row.entry()));
+    rows.collect::<Result<_, _>>().map_err(Into::into)
+}

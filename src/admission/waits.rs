@@ -1,0 +1,158 @@
+//! Long polls: who waits for which news. The registry decides nothing: a woken poll asks the store once more.
+
+use super::model::{Error, ErrorCode};
+use super::store::Notice;
+use super::traits::Clock;
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot, watch};
+
+/// Longest long poll; more is clamped.
+pub const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// How often a waiting poll asks without news: what lapses (claims, leases) tells nobody, and another process may have
+/// written through its own connection.
+pub(super) const RECHECK: Duration = Duration::from_secs(1);
+
+/// All waiting polls, at most a ceiling; the map holds only what waits, so it is bounded by it too.
+pub struct Waits {
+    ceiling: usize,
+    state: Mutex<State>,
+    released: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: usize,
+    next: u64,
+    places: HashMap<Notice, Vec<(u64, Arc<Notify>)>>,
+}
+
+/// The place of one waiting poll; dropping it, also by a hang-up, frees the place.
+struct Place<'a> {
+    waits: &'a Waits,
+    notice: Notice,
+    number: u64,
+    news: Arc<Notify>,
+}
+
+impl Waits {
+    /// A registry for at most `ceiling` waiting polls.
+    pub fn new(ceiling: usize) -> Arc<Self> {
+        Arc::new(Self { ceiling, state: Mutex::default(), released: watch::Sender::new(false) })
+    }
+
+    /// Polls that wait now.
+    pub fn waiting(&self) -> usize {
+        self.state().waiting
+    }
+
+    /// Lets every poll answer at once, those to come as well: drain has begun, or the process is about to end.
+    pub fn release(&self) {
+        self.released.send_replace(true);
+    }
+
+    /// Wakes whoever waits for one of these.
+    pub(super) fn wake(&self, notices: &[Notice]) {
+        let state = self.state();
+        for notice in notices {
+            for (_, news) in state.places.get(notice).into_iter().flatten() {
+                news.notify_one();
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds the lock can leave it half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, notice: Notice) -> Result<Place<'_>, Error> {
+        let mut state = self.state();
+        if state.waiting >= self.ceiling {
+            return Err(Error::new(ErrorCode::Overloaded));
+        }
+        state.waiting += 1;
+        state.next += 1;
+        let number = state.next;
+        let news = Arc::new(Notify::new());
+        state.places.entry(notice.clone()).or_default().push((number, Arc::clone(&news)));
+        Ok(Place { waits: self, notice, number, news })
+    }
+
+    /// Asks until there is an answer or `wait` is over; then the last answer counts. Enters before the second question,
+    /// so an event that it did not see finds the poll already there.
+    pub(super) async fn until<T, F>(
+        &self,
+        clock: &dyn Clock,
+        notice: Notice,
+        wait: Duration,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<(T, bool), Error>>,
+    {
+        let (answer, is_news) = ask().await?;
+        if is_news || wait.is_zero() {
+            return Ok(answer);
+        }
+        let mut released = self.released.subscribe();
+        let place = self.enter(notice)?;
+        let mut left = wait.min(WAIT_MAX);
+        loop {
+            let (answer, is_news) = ask().await?;
+            if is_news || left.is_zero() || *released.borrow_and_update() {
+                return Ok(answer);
+            }
+            let nap = left.min(RECHECK);
+            let timer = Timer::start(clock, nap);
+            tokio::select! {
+                () = place.news.notified() => {}
+                () = timer.over() => left = left.saturating_sub(nap),
+                _ = released.changed() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut state = self.waits.state();
+        state.waiting -= 1;
+        if let Some(places) = state.places.get_mut(&self.notice) {
+            places.retain(|(number, _)| *number != self.number);
+            if places.is_empty() {
+                state.places.remove(&self.notice);
+            }
+        }
+    }
+}
+
+/// A delay on the clock seam, stopped when it is dropped.
+pub(super) struct Timer {
+    rang: oneshot::Receiver<()>,
+    stop: Option<Box<dyn FnOnce() -> bool + Send>>,
+}
+
+impl Timer {
+    pub(super) fn start(clock: &dyn Clock, delay: Duration) -> Self {
+        let (ring, rang) = oneshot::channel();
+        let stop = clock.after(delay, Box::new(move || ring.send(()).unwrap_or(())));
+        Self { rang, stop: Some(stop) }
+    }
+
+    pub(super) async fn over(mut self) {
+        // An error means that the clock dropped the call: then the time is over as well.
+        let _ = (&mut self.rang).await;
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop();
+        }
+    }
+}
