@@ -111,7 +111,9 @@ impl<'a, B: Backend> Browser<'a, B> {
                 let (of, generation, number) = parse_name(row["name"].as_str().expect("a name"));
                 assert_eq!((of, generation), (slot, known.generation), "the row of another listing");
                 check_alive(before.now, &known, after);
-                check_name(commit, number, &known, after);
+                if after.generation == generation {
+                    check_name(commit, number, &known, after);
+                }
             }
             Err(Failure::Rejected(Rejection::NotFound)) => {
                 let was_there = known.fresh_since.is_some_and(|since| since <= self.commit);

@@ -198,6 +198,9 @@ impl<B: Backend> Stress<B> {
                 thread::yield_now();
             }
         }
+        if self.is_over.load(Ordering::SeqCst) {
+            return;
+        }
         let refused = self.world.page(&self.scopes[0], None, 1);
         assert!(matches!(refused, Err(Failure::Rejected(Rejection::Draining { .. }))), "{refused:?}");
     }
