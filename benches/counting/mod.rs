@@ -17,15 +17,15 @@ const LISTINGS: u64 = 4_000;
 const HOSTS: usize = 200;
 
 /// One path.
-pub struct Path {
-    pub name: &'static str,
+pub(crate) struct Path {
+    pub(crate) name: &'static str,
     /// Of the shorter of the two runs.
-    pub repetitions: usize,
+    pub(crate) repetitions: usize,
     /// Prepares for so many, repeats so often.
-    pub run: fn(usize, usize),
+    pub(crate) run: fn(usize, usize),
 }
 
-pub const PATHS: [Path; 8] = [
+pub(crate) const PATHS: [Path; 8] = [
     Path { name: "browse a page of 50", repetitions: 4_000, run: browse },
     Path { name: "browse through the thread's cache", repetitions: 4_000, run: browse_cached },
     Path { name: "renew", repetitions: 2_000, run: renew },
