@@ -282,10 +282,10 @@ impl<'a, B: Backend> Writer<'a, B> {
         Span { at_least: before.plus_ms(ttl_ms), at_most: self.stress.world.now().plus_ms(ttl_ms) }
     }
 
-    /// Mostly long enough for the next renewal, sometimes not.
+    /// Mostly long enough for the next renewal, sometimes not, and now and then over before the next publication.
     fn lifetime(&mut self) -> u32 {
-        let most = if self.below(4) == 0 { 300 } else { 5_000 };
-        100 + self.below(most) as u32
+        let (least, most) = [(1, 30), (100, 300), (100, 5_000)][self.below(8).min(2) as usize];
+        least + self.below(most) as u32
     }
 
     fn principal(&self, family: usize) -> Principal {
