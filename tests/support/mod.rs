@@ -8,7 +8,7 @@ mod exec;
 mod observer;
 mod world;
 
-pub(crate) use browse::Row;
+pub(crate) use browse::{Page, Row};
 pub(crate) use build::*;
 pub(crate) use clock::ManualClock;
 pub(crate) use exec::{Polled, Raise, block_on, poll_once, telling, together};
