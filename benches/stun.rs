@@ -5,8 +5,9 @@
 mod edges;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
-use edges::udp::{Host, LoopbackPair, Served, answer_of};
+use edges::udp::{Answer, Host, LoopbackPair, Served, answer_of};
 use edges::{Row, Table, median};
+use rendezvous::clock::{Clock, SharedClock};
 use rendezvous::stun::{IntegrityKey, Message};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -72,20 +73,19 @@ fn batches(criterion: &mut Criterion) {
 fn served_time(
     pair: &mut LoopbackPair,
     requests: &mut impl FnMut() -> Vec<Vec<u8>>,
-    mut answer: Answer<'_>,
+    clock: &SharedClock,
+    answer: Answer<'_>,
 ) -> Duration {
     let mut total = Duration::ZERO;
     for _ in 0..ROUNDS {
         pair.client_sends(&requests());
         let began = Instant::now();
-        pair.serve(BATCH, &mut answer);
+        pair.serve(BATCH, &|| clock.mono(), answer);
         total += began.elapsed();
         pair.client_drains(BATCH);
     }
     total
 }
-
-type Answer<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Vec<u8>>;
 
 fn table() {
     let mut served = Served::new();
@@ -101,10 +101,12 @@ fn table() {
     };
     let first = requests().remove(0);
     let sample = served.answer(&first, source).expect("an answer");
+    let clock = served.clock();
     let mut samples: Vec<[Duration; 2]> = Vec::new();
     for _ in 0..PAIRS {
-        let echo = served_time(&mut pair, &mut requests, &mut |_| Some(sample.clone()));
-        let edge = served_time(&mut pair, &mut requests, &mut |bytes| served.answer(bytes, source));
+        let echo = served_time(&mut pair, &mut requests, &clock, &mut |_, _| Some(sample.clone()));
+        let edge =
+            served_time(&mut pair, &mut requests, &clock, &mut |bytes, now| served.answer_at(bytes, source, now));
         samples.push([echo, edge]);
     }
     let per_datagram = |which: usize| {

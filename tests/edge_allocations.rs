@@ -92,20 +92,57 @@ fn a_browse_allocates_no_more_than_its_parameters() {
     println!("page {page}, 304 {not_modified}, the long way {long_way}");
 }
 
+/// A renewal of `listing` as its owner sends it, for each version in turn.
+fn renewals(listing: &str, token: &str, versions: std::ops::Range<u64>) -> Vec<String> {
+    let by = jwt("demo", "renewer");
+    let path = format!("/v1/tenants/demo/listings/{listing}/renew");
+    let one = |version: u64| {
+        let version = format!("\"{version}\"");
+        let headers = [("authorization", by.as_str()), ("lease-token", token), ("if-match", version.as_str())];
+        request("POST", &path, &headers, r#"{"ttl_ms":60000}"#)
+    };
+    versions.map(one).collect()
+}
+
+/// Sends each renewal and reads its answer; all have to be accepted.
+fn renew_all(address: SocketAddr, requests: &[String]) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut buffer = vec![0; 1 << 12];
+    for request in requests {
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut read = 0;
+        // The answer's body is one flat object.
+        while !buffer[..read].ends_with(b"}") {
+            let more = stream.read(&mut buffer[read..]).unwrap();
+            assert!(more > 0, "closed within an answer");
+            read += more;
+        }
+        assert!(buffer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&buffer[..read]));
+    }
+}
+
 #[test]
-fn a_refused_renewal_is_bounded() {
+fn a_renewal_is_bounded_accepted_or_refused() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let (server, _) = server(&runtime);
     let (listing, token) = runtime.block_on(async {
         let listing = server.host(&jwt("demo", "renewer"), "k", r#"{"name":"x","max_players":8}"#).await;
         (listing["listing_id"].as_str().unwrap().to_owned(), listing["lease_token"].as_str().unwrap().to_owned())
     });
-    let by = jwt("demo", "renewer");
-    let headers = [("authorization", by.as_str()), ("lease-token", token.as_str()), ("if-match", "\"7\"")];
-    let path = format!("/v1/tenants/demo/listings/{listing}/renew");
-    let renewal = per_request(&runtime, server.address, &request("POST", &path, &headers, r#"{"ttl_ms":60000}"#));
-    println!("renewal {renewal}");
-    assert!(renewal <= RENEWAL_MOST, "{renewal} for a renewal with JWT");
+    let address = server.address;
+    let mut next = 1;
+    let mut accepted = |count: u64| {
+        let requests = renewals(&listing, &token, next..next + count);
+        next += count;
+        counted(&runtime, move || renew_all(address, &requests))
+    };
+    accepted(50);
+    let (short, long) = (accepted(50), accepted(450));
+    let accepted = long.saturating_sub(short).div_ceil(400);
+    let refused = per_request(&runtime, address, &renewals(&listing, &token, 7..8)[0]);
+    println!("renewal accepted {accepted}, refused {refused}");
+    assert!(accepted <= RENEWAL_MOST, "{accepted} for an accepted renewal with JWT");
+    assert!(refused <= RENEWAL_MOST, "{refused} for a refused renewal with JWT");
 }
 
 #[test]

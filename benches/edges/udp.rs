@@ -1,7 +1,7 @@
 //! A responder in front of a real lane, hosts that speak to it, and a pair of loopback sockets.
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
-use rendezvous::clock::{SharedClock, SystemClock};
+use rendezvous::clock::{SharedClock, StampClock, SystemClock};
 use rendezvous::config::Config;
 use rendezvous::credentials::{REALM, host_username, joiner_username, long_term_key};
 use rendezvous::domain::details::DetailsInput;
@@ -55,7 +55,7 @@ pub struct Host {
 }
 
 fn service() -> Service {
-    let clock: SharedClock = Arc::new(SystemClock::new());
+    let clock: SharedClock = Arc::new(StampClock::new(SystemClock::new()));
     let (waits, waiting_attempts) = (Waits::new(1), Arc::new(WaitingAttempts::default()));
     let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone()]);
     let limits = Limits {
@@ -148,8 +148,13 @@ impl Served {
 
     /// The whole answer, as the edge makes it, without sockets.
     pub fn answer(&mut self, bytes: &[u8], source: SocketAddr) -> Option<Vec<u8>> {
+        self.answer_at(bytes, source, self.now())
+    }
+
+    /// The same for a datagram of a batch that was read at `now`.
+    pub fn answer_at(&mut self, bytes: &[u8], source: SocketAddr, now: MonoTime) -> Option<Vec<u8>> {
         let arrival = Arrival { source, local: Local { socket: 0, ip: None }, listener: Listener::Plain };
-        match self.responder.receive(bytes, arrival, self.now()) {
+        match self.responder.receive(bytes, arrival, now) {
             Decision::Silence(_) => None,
             Decision::Transmit(transmit) | Decision::Note(_, Some(transmit)) => Some(transmit.bytes),
             Decision::Note(_, None) => None,
@@ -175,6 +180,10 @@ impl Served {
                 })
             }
         }
+    }
+
+    pub fn clock(&self) -> SharedClock {
+        self.service.clock().clone()
     }
 
     fn now(&self) -> MonoTime {
@@ -208,6 +217,9 @@ impl Host {
             .expect("short")
     }
 }
+
+/// What answers one datagram of a batch that was read at a certain time.
+pub type Answer<'a> = &'a mut dyn FnMut(&[u8], MonoTime) -> Option<Vec<u8>>;
 
 /// A server's and a client's socket on one thread, so that nothing but the work is measured.
 pub struct LoopbackPair {
@@ -243,18 +255,20 @@ impl LoopbackPair {
         assert_eq!(answers, expected, "every request is answered");
     }
 
-    /// Receives one batch by one system call, and sends an answer to each datagram.
-    pub fn serve(&mut self, batch: usize, answer: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) {
+    /// Receives one batch by one system call, and sends an answer to each datagram. As in the edge, the clock is read once
+    /// for what one call read.
+    pub fn serve(&mut self, batch: usize, now: &dyn Fn() -> MonoTime, answer: Answer<'_>) {
         self.buffers.resize_with(batch, || vec![0; BUFFER_BYTES]);
         let mut metas = vec![RecvMeta::default(); batch];
         let mut left = batch;
         while left > 0 {
             let mut slices: Vec<_> = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
             let read = self.state.recv((&self.server).into(), &mut slices, &mut metas).expect("datagrams wait");
+            let now = now();
             for (buffer, meta) in self.buffers.iter().zip(&metas).take(read) {
                 for bytes in buffer[..meta.len].chunks(meta.stride.max(1)) {
                     left -= 1;
-                    let Some(answer) = answer(bytes) else { continue };
+                    let Some(answer) = answer(bytes, now) else { continue };
                     let transmit = Transmit {
                         destination: meta.addr,
                         ecn: None,

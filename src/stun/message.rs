@@ -150,6 +150,12 @@ impl<'a> Message<'a> {
         self.integrity.and_then(|offset| attribute_at(self.bytes, offset)).map(|(_, value, _)| value)
     }
 
+    /// The value of MESSAGE-INTEGRITY-SHA256 and everything behind it. Where the integrity holds, it stands for what is
+    /// before it: two messages of one key that agree here agree everywhere, or SHA-256 has a collision.
+    pub fn integrity_and_rest(&self) -> Option<&'a [u8]> {
+        self.bytes.get(self.integrity? + 4..)
+    }
+
     /// Where the MESSAGE-INTEGRITY-SHA256 attribute begins.
     #[cfg(any(feature = "server", feature = "client"))]
     pub(super) fn integrity_offset(&self) -> Option<usize> {

@@ -75,7 +75,7 @@ impl Answerer {
             .u32(AttributeType::RV_LIFETIME, left_ms(bound.value.deadline, now))
             .u64(AttributeType::RV_COMMIT, bound.commit);
         if let Some(introduction) = &bound.value.introduction {
-            let role = match reply.username {
+            let role = match reply.proven.username {
                 Username::Host(..) => Role::Host,
                 Username::Presence(_) | Username::Joiner(_) => Role::Joiner,
             };
@@ -120,7 +120,7 @@ impl Answerer {
             Refusal::OldSequence(highest) => error(403)
                 .u16(AttributeType::RV_REASON, Reason::OldSequence.number())
                 .u64(AttributeType::RV_SEQUENCE, highest),
-            Refusal::StaleNonce => self.with_challenge(error(438), reply.endpoint, now),
+            Refusal::StaleNonce => self.with_challenge(error(438), reply.endpoint(), now),
             Refusal::Later => later(error(500), reply),
         };
         signed(reply, answer)
@@ -200,7 +200,7 @@ fn error(code: u16, to: TransactionId) -> MessageBuilder {
 
 fn success(reply: &ReplyTo) -> MessageBuilder {
     MessageBuilder::new(Class::Success, Method::BINDING, reply.transaction)
-        .xor_address(AttributeType::XOR_MAPPED_ADDRESS, reply.endpoint.address())
+        .xor_address(AttributeType::XOR_MAPPED_ADDRESS, reply.endpoint().address())
 }
 
 fn later(answer: MessageBuilder, reply: &ReplyTo) -> MessageBuilder {
@@ -209,7 +209,7 @@ fn later(answer: MessageBuilder, reply: &ReplyTo) -> MessageBuilder {
 }
 
 fn signed(reply: &ReplyTo, answer: MessageBuilder) -> Transmit {
-    let bytes = finished(answer.integrity_by(&reply.key.prepared).fingerprint());
+    let bytes = finished(answer.integrity_by(&reply.proven.key.prepared).fingerprint());
     Transmit { to: reply.source, local: reply.local, bytes }
 }
 

@@ -46,6 +46,10 @@ impl Bucket {
     }
 }
 
+/// Position in a [`BucketTable`]; good for the table that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
 /// A fixed table of buckets of one rate.
 #[derive(Debug)]
 pub(super) struct BucketTable {
@@ -61,15 +65,19 @@ impl BucketTable {
         Self { rate, buckets, hasher: RandomState::new() }
     }
 
-    fn bucket(&mut self, key: impl Hash) -> &mut Bucket {
-        let index = self.hasher.hash_one(key) as usize % TABLE_BUCKETS;
-        &mut self.buckets[index]
+    /// Where the bucket of `key` is, for who asks for it often.
+    pub(super) fn place(&self, key: impl Hash) -> Place {
+        Place(self.hasher.hash_one(key) as usize % TABLE_BUCKETS)
+    }
+
+    /// Takes a token of the bucket at `place`.
+    pub(super) fn take_at(&mut self, Place(place): Place, now: MonoTime) -> bool {
+        self.buckets[place].take(self.rate, now)
     }
 
     /// Takes a token of `key`.
     pub(super) fn take(&mut self, key: impl Hash, now: MonoTime) -> bool {
-        let rate = self.rate;
-        self.bucket(key).take(rate, now)
+        self.take_at(self.place(key), now)
     }
 }
 

@@ -201,7 +201,7 @@ impl<L: Lane> Engine<L> {
             self.asker.answer(AnswerKind::Overloaded, &transmit);
             return;
         }
-        let endpoint = question.reply.endpoint;
+        let endpoint = question.reply.endpoint();
         let default = self.asker.sockets.default_route(endpoint.family());
         self.routes.note(endpoint, question.reply.local, default);
         let asker = Arc::clone(&self.asker);

@@ -1,10 +1,11 @@
 //! What goes in and out of the responder.
 
+use super::conversation::Conversation;
 use super::lane::BindRequest;
-use super::username::{MessageKey, Username};
 use crate::domain::{Endpoint, Fingerprint, NoteUnverified, Presence};
 use crate::stun::TransactionId;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// How a listener treats a Binding request that names nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,18 +119,20 @@ pub enum Ask {
 pub struct ReplyTo {
     /// The source as the socket reported it.
     pub(super) source: SocketAddr,
-    /// The same, folded.
-    pub(super) endpoint: Endpoint,
     pub(super) local: Local,
     pub(super) transaction: TransactionId,
     /// Whose key signs the answer.
-    pub(super) username: Username,
-    pub(super) key: MessageKey,
-    /// Fingerprint of the whole request.
+    pub(super) proven: Arc<Conversation>,
+    /// Fingerprint of the whole request: of its integrity value, which covers what is before it, and what is behind.
     pub(super) datagram: Fingerprint,
 }
 
 impl ReplyTo {
+    /// The source, folded.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        self.proven.source
+    }
+
     /// A number below `span_ms` that spreads retry advice: as good as random between requests, since the digest covers
     /// their integrity value, and the same for the same bytes.
     pub(super) fn spread_ms(&self, span_ms: u32) -> u32 {

@@ -2,18 +2,23 @@
 
 use super::answerer::{Answerer, CHALLENGE_BYTES};
 use super::budget::{BucketTable, Rate, UnprovenBudget};
-use super::conversation::Conversations;
+use super::conversation::{Conversation, Conversations};
 use super::cookie::CookieKey;
 use super::lane::BindRequest;
 use super::question::{Arrival, Ask, Decision, Listener, Question, ReplyTo, Silence, Transmit};
 use super::settings::{Budgets, Entropy};
 use super::username::{MessageKey, Username};
 use crate::credentials::{InstanceKey, REALM, fingerprint};
-use crate::domain::{Endpoint, InstanceId, MonoTime, NoteUnverified, Presence, Role, Source};
+use crate::domain::{Endpoint, Fingerprint, InstanceId, MonoTime, NoteUnverified, Presence, Role, Source};
 use crate::stun::{
-    AttributeType, Class, FingerprintCheck, HEADER_BYTES, Message, Method, PASSWORD_ALGORITHM_SHA256, ParseError,
+    AttributeType, Class, FINGERPRINT_ATTRIBUTE_BYTES, FingerprintCheck, HEADER_BYTES, Message, Method,
+    PASSWORD_ALGORITHM_SHA256, ParseError,
 };
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Bytes of the value of MESSAGE-INTEGRITY-SHA256.
+const INTEGRITY_VALUE_BYTES: usize = 32;
 
 /// The secrets, the id and the freshness of one life of the process.
 #[derive(Clone, Debug)]
@@ -48,6 +53,8 @@ struct Claim<'a> {
     realm: &'a [u8],
     nonce: &'a [u8],
     sequence: Option<u64>,
+    /// Whether an attribute that has to be understood is not.
+    has_unknown: bool,
 }
 
 /// A request on its way through the checks.
@@ -150,64 +157,67 @@ impl Responder {
     /// Some integrity attribute is there; what does it prove?
     fn with_integrity(&mut self, request: &Request<'_>) -> Decision {
         let message = &request.message;
-        if message.attribute(AttributeType::USERNAME).is_none() && message.attribute(AttributeType::USERHASH).is_some()
-        {
-            return self.challenge(request, 401);
-        }
-        let Some(claim) = claim(message) else {
-            let answer = self.answerer.bad_request(message.transaction());
-            return self.unproven_answer(request.arrival, request.endpoint, message.bytes().len(), answer, request.now);
-        };
+        let Some(claim) = claim(message) else { return self.no_claim(request) };
         let username = Username::parse(claim.username);
         let known = username.and_then(|username| self.conversations.find(request.endpoint, username, claim.nonce));
-        let known = known.map(|(issued, key)| (issued, key.clone()));
-        let is_new = known.is_none();
-        let issued = known.as_ref().map(|(issued, _)| *issued);
+        let known = known.cloned();
+        let issued = known.as_ref().map(|known| known.issued);
         let Some(issued) = issued.or_else(|| self.cookie.check(claim.nonce, request.endpoint)) else {
             return self.without_nonce(request, &claim, username);
         };
-        let key = known.map(|(_, key)| key);
-        let Some(reply) = username.and_then(|username| self.verified(request, &claim, username, key)) else {
+        let proven = match known {
+            Some(known) => holds(request, &claim, &known.key).then_some(known),
+            None => username.and_then(|username| self.prove(request, &claim, username, issued)),
+        };
+        let Some(proven) = proven else {
             let is_fresh = request.now.ms_since(issued) <= u64::from(self.nonce_fresh_ms);
             return if is_fresh { self.proven_challenge(request) } else { self.challenge(request, 401) };
         };
-        if is_new {
-            self.conversations.note(request.endpoint, reply.username, claim.nonce, issued, &reply.key);
+        let budget = proven.budget;
+        let reply = ReplyTo {
+            source: request.arrival.source,
+            local: request.arrival.local,
+            transaction: message.transaction(),
+            datagram: datagram_fingerprint(message),
+            proven,
+        };
+        if claim.has_unknown {
+            return Decision::Transmit(self.answerer.unknown_attributes_signed(&reply, &message.unknown_required()));
         }
-        let unknown = message.unknown_required();
-        if !unknown.is_empty() {
-            return Decision::Transmit(self.answerer.unknown_attributes_signed(&reply, &unknown));
-        }
-        if !self.per_credential.take(reply.username, request.now) {
+        if !self.per_credential.take_at(budget, request.now) {
             return Decision::Transmit(self.answerer.over_quota(&reply));
         }
-        Decision::Ask(Box::new(Question { ask: ask(&claim, &reply, issued), reply }))
+        Decision::Ask(Box::new(Question { ask: ask(&claim, &reply), reply }))
     }
 
-    /// REALM and integrity. The key is `known` where this source has proven it before, else derived.
-    fn verified(
-        &self,
+    /// Integrity without what it needs: a name that is hidden can be challenged, all else is malformed.
+    fn no_claim(&mut self, request: &Request<'_>) -> Decision {
+        let message = &request.message;
+        let names = |attribute| message.attribute(attribute).is_some();
+        if !names(AttributeType::USERNAME) && names(AttributeType::USERHASH) {
+            return self.challenge(request, 401);
+        }
+        let answer = self.answerer.bad_request(message.transaction());
+        self.unproven_answer(request.arrival, request.endpoint, message.bytes().len(), answer, request.now)
+    }
+
+    /// Derives the key of a credential, and remembers it for this source where the integrity holds.
+    fn prove(
+        &mut self,
         request: &Request<'_>,
         claim: &Claim<'_>,
         username: Username,
-        known: Option<MessageKey>,
-    ) -> Option<ReplyTo> {
-        if claim.realm != REALM.as_bytes() {
+        issued: MonoTime,
+    ) -> Option<Arc<Conversation>> {
+        let key = username.key(&self.credentials);
+        if !holds(request, claim, &key) {
             return None;
         }
-        let key = known.unwrap_or_else(|| username.key(&self.credentials));
-        if !request.message.verify_integrity_by(&key.prepared) {
-            return None;
-        }
-        Some(ReplyTo {
-            source: request.arrival.source,
-            endpoint: request.endpoint,
-            local: request.arrival.local,
-            transaction: request.message.transaction(),
-            username,
-            key,
-            datagram: fingerprint(request.message.bytes()),
-        })
+        let budget = self.per_credential.place(username);
+        let nonce = claim.nonce.try_into().ok()?;
+        let proven = Arc::new(Conversation { source: request.endpoint, username, nonce, issued, key, budget });
+        self.conversations.note(Arc::clone(&proven));
+        Some(proven)
     }
 
     /// The nonce is not one of ours for this source: 438. A presence datagram may still be a host whose NAT gave it another
@@ -235,9 +245,10 @@ impl Responder {
         if !self.unproven.take(Source::of(request.endpoint.address().ip()), request.now) {
             return None;
         }
-        let reply = self.verified(request, claim, username, None)?;
-        let understood = request.message.unknown_required().is_empty();
-        if !understood || !self.per_credential.take(("note", reply.username), request.now) {
+        if !holds(request, claim, &username.key(&self.credentials)) || claim.has_unknown {
+            return None;
+        }
+        if !self.per_credential.take(("note", username), request.now) {
             return None;
         }
         Some(NoteUnverified { listing, endpoint: request.endpoint, sequence })
@@ -299,7 +310,9 @@ fn claim<'a>(message: &Message<'a>) -> Option<Claim<'a>> {
         AttributeType::RV_SEQUENCE,
     ];
     let mut found = [None; WANTED.len()];
+    let mut has_unknown = false;
     for (attribute, value) in message.attributes() {
+        has_unknown |= attribute.is_comprehension_required() && !attribute.is_known();
         if let Some(position) = WANTED.iter().position(|wanted| *wanted == attribute) {
             found[position].get_or_insert(value);
         }
@@ -307,15 +320,36 @@ fn claim<'a>(message: &Message<'a>) -> Option<Claim<'a>> {
     let [username, realm, nonce, algorithms, algorithm, sequence] = found;
     let echoed = [algorithms, algorithm].iter().all(|echo| *echo == Some(&PASSWORD_ALGORITHM_SHA256[..]));
     let sequence = sequence.map(|value| value.try_into().map(u64::from_be_bytes)).transpose().ok()?;
-    echoed.then_some(Claim { username: username?, realm: realm?, nonce: nonce?, sequence })
+    echoed.then_some(Claim { username: username?, realm: realm?, nonce: nonce?, sequence, has_unknown })
+}
+
+/// REALM and integrity.
+fn holds(request: &Request<'_>, claim: &Claim<'_>, key: &MessageKey) -> bool {
+    claim.realm == REALM.as_bytes() && request.message.verify_integrity_by(&key.prepared)
+}
+
+/// The fingerprint of a datagram whose integrity holds: equal for identical bytes only. The integrity value is a hash of
+/// what is before it; behind it there is usually a right FINGERPRINT, which follows from the rest and adds nothing. Anything
+/// else there, also nothing, is hashed with it.
+fn datagram_fingerprint(message: &Message<'_>) -> Fingerprint {
+    let sealed = message.integrity_and_rest().unwrap_or_default();
+    let Some((value, rest)) = sealed.split_first_chunk::<INTEGRITY_VALUE_BYTES>() else { return fingerprint(sealed) };
+    // A wrong one, or one of another length, has been dropped before.
+    let is_fingerprint = rest.starts_with(&AttributeType::FINGERPRINT.0.to_be_bytes());
+    if is_fingerprint && rest.len() == FINGERPRINT_ATTRIBUTE_BYTES {
+        let mut first = [0; 16];
+        first.copy_from_slice(&value[..16]);
+        return Fingerprint(u128::from_be_bytes(first));
+    }
+    fingerprint(sealed)
 }
 
 /// The question that a verified request asks.
-fn ask(claim: &Claim<'_>, reply: &ReplyTo, nonce_issued: MonoTime) -> Ask {
-    let (endpoint, datagram) = (reply.endpoint, reply.datagram);
+fn ask(claim: &Claim<'_>, reply: &ReplyTo) -> Ask {
+    let (endpoint, datagram, nonce_issued) = (reply.endpoint(), reply.datagram, reply.proven.issued);
     let bind =
         |attempt, role, listing| Ask::Bind(BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued });
-    match reply.username {
+    match reply.proven.username {
         Username::Presence(listing) => {
             Ask::Presence(Presence { listing, endpoint, datagram, sequence: claim.sequence, nonce_issued })
         }

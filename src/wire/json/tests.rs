@@ -155,7 +155,7 @@ proptest! {
     fn both_parsers_accept_and_refuse_the_same(
         text in json(),
         change in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
-        pad in 0..200_usize,
+        pad in 0..20_usize,
     ) {
         let mut body = text.into_bytes();
         if let Some((place, byte)) = change {
@@ -175,12 +175,7 @@ proptest! {
 
 #[test]
 fn what_clients_send_often_takes_the_short_way_and_what_is_doubtful_does_not() {
-    for plain in [
-        r#"{"ttl_ms":60000}"#,
-        r#"{"candidates":["192.168.1.7:5000"],"payload":"c2VjcmV0"}"#,
-        "{}",
-        r#"{"a":[null,true,-1]}"#,
-    ] {
+    for plain in [r#"{"ttl_ms":60000}"#, r#"{"path":"direct"}"#, r#"{"admit":true}"#, "{}", r#"{"a":[null,true,-1]}"#] {
         assert!(short::tape(plain.as_bytes()).is_some(), "{plain}");
     }
     for doubtful in ["", "{", r#"{"a":-0}"#, r#"{"a":1.0}"#, r#"{"a":"\n"}"#, r#"{"a":18446744073709551616}"#, "{} x"] {

@@ -120,7 +120,9 @@ impl JwtVerifier {
 
     /// The claims of a token that is genuine, in time, and whose subject is no guest's name.
     pub(in crate::edge::http) fn verify(&self, token: &str, now: WallTime) -> Option<Verified> {
-        let kid = decode_header(token).ok()?.kid;
+        // A key without an id fits every token, so there is nothing to choose by.
+        let choose = self.keys.iter().any(|(id, _)| id.is_some());
+        let kid = if choose { decode_header(token).ok()?.kid } else { None };
         let fits = |id: &Option<String>| match (&kid, id) {
             (Some(kid), Some(id)) => kid == id,
             (None, _) | (_, None) => true,

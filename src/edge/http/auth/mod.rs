@@ -9,6 +9,7 @@ use crate::domain::{InstanceId, MonoTime, TenantId, WallTime};
 use crate::service::KeyBytes;
 use guest::{GuestError, GuestTokens};
 use hyper::header::{AUTHORIZATION, HeaderMap};
+use jwt::Verified;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
@@ -121,15 +122,19 @@ impl Authenticator {
                 Err(GuestError::Invalid) => Err(AuthError::Invalid),
             };
         }
-        let claimed = jwt::claimed_tenant(token).and_then(|name| self.tenant(&name)).map(|(id, _)| id);
         // A token of another tenant is told apart from an invalid one, so it is checked with that tenant's key.
-        let verified = tenant.into_iter().chain(claimed.filter(|claimed| Some(*claimed) != tenant)).find_map(|id| {
-            let verifier = self.tenants.get(usize::from(id.0))?.jwt.as_ref()?;
-            verifier.verify(token, now.wall)
-        });
+        let elsewhere = || {
+            let (claimed, _) = self.tenant(&jwt::claimed_tenant(token)?)?;
+            if Some(claimed) == tenant { None } else { self.verify(claimed, token, now) }
+        };
+        let verified = tenant.and_then(|tenant| self.verify(tenant, token, now)).or_else(elsewhere);
         let verified = verified.ok_or(AuthError::Invalid)?;
         let (tenant, _) = self.tenant(&verified.tenant).ok_or(AuthError::Invalid)?;
         Ok(Identity::Principal { tenant, name: verified.subject, guest: false })
+    }
+
+    fn verify(&self, tenant: TenantId, token: &str, now: Now) -> Option<Verified> {
+        self.tenants.get(usize::from(tenant.0))?.jwt.as_ref()?.verify(token, now.wall)
     }
 
     fn is_operator(&self, token: &str) -> bool {

@@ -35,7 +35,12 @@ fn the_whole_exchange_asks_the_lane() {
     let Ask::Presence(presence) = asked(responder.receive(&bytes, from(HOST), START)).ask else { panic!() };
     assert_eq!((presence.listing, presence.endpoint, presence.sequence), (LISTING, endpoint, Some(42)));
     assert_eq!(presence.nonce_issued, START);
-    assert_eq!(presence.datagram, crate::credentials::fingerprint(&bytes));
+    let mut datagram = |bytes: &[u8]| {
+        let Ask::Presence(presence) = asked(responder.receive(bytes, from(HOST), START)).ask else { panic!() };
+        presence.datagram
+    };
+    assert_eq!(presence.datagram, datagram(&bytes));
+    assert_ne!(presence.datagram, datagram(&Speaker::host_presence().sequenced(&nonce, 43)));
 
     let Ask::Bind(bind) = asked(responder.receive(&Speaker::host().plain(&nonce), from(HOST), START)).ask else {
         panic!()

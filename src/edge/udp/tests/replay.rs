@@ -46,6 +46,30 @@ fn case_s4_an_identical_datagram_is_an_identical_question() {
 }
 
 #[test]
+fn case_s4_bytes_behind_the_integrity_make_another_datagram() {
+    let mut responder = responder();
+    let nonce = nonce(&mut responder, JOINER, START);
+    let signed = || Speaker::joiner().claiming(&nonce).integrity(&Speaker::joiner().key);
+    let unheeded = |byte: u8| signed().attribute(AttributeType::RV_PADDING, &[byte; 4]);
+    let variants = [
+        signed().fingerprint(),
+        signed(),
+        unheeded(0),
+        unheeded(1),
+        unheeded(0).fingerprint(),
+        signed().fingerprint().attribute(AttributeType::RV_PADDING, &[]),
+    ];
+    let mut seen = Vec::new();
+    for (n, variant) in variants.into_iter().enumerate() {
+        let bytes = variant.finish().unwrap();
+        // The integrity is the same in all of them.
+        let Ask::Bind(bind) = asked(responder.receive(&bytes, from(JOINER), START)).ask else { panic!("{n}") };
+        assert!(!seen.contains(&bind.datagram), "{n}");
+        seen.push(bind.datagram);
+    }
+}
+
+#[test]
 fn an_aged_nonce_still_asks_the_lane_with_its_issue_time() {
     let mut responder = responder();
     let nonce = nonce(&mut responder, HOST, START);
