@@ -242,7 +242,7 @@ impl<'a> Writer<'a> {
         let (start, mut sent, mut ticked) = (Instant::now(), 0_u64, Instant::now());
         while !is_over.load(Ordering::Relaxed) {
             let due = (start.elapsed().as_secs_f64() * per_second as f64) as u64;
-            for _ in sent..due {
+            while sent < due {
                 let n = random.below(versions.len() as u64);
                 let version = &mut versions[n as usize];
                 let command = if random.below(10) == 0 { rename(n, *version, sent) } else { renew(n, *version) };

@@ -70,7 +70,7 @@ impl<'a, B: Backend> Browser<'a, B> {
         let result = world.page(&scopes[scope], after, limit);
         let moment = self.stress.moment(scope);
         board.steps.fetch_add(1, Ordering::Relaxed);
-        let Some(page) = unless_drained(result, before, &moment) else { return None };
+        let page = unless_drained(result, before, &moment)?;
         self.see_commit(page.commit);
         assert!(page.rows.len() <= limit);
         let range = (after, page.next);

@@ -128,7 +128,11 @@ impl<B: Backend> Stress<B> {
     fn browse(&self, seed: u64) {
         let _stop = self.stop_all();
         let mut browser = Browser::new(self, seed);
-        while !self.is_over.load(Ordering::SeqCst) && browser.walk() == Went::On {}
+        while !self.is_over.load(Ordering::SeqCst) {
+            if browser.walk() != Went::On {
+                break;
+            }
+        }
         self.pages.fetch_add(browser.pages, Ordering::Relaxed);
     }
 

@@ -397,7 +397,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let id = (random >> 40) % 90 + 1;
             chunk = match chunk.find(ListingId(id.into())) {
-                Some(position) if random % 3 == 0 => chunk.without(step, position).unwrap_or(chunk),
+                Some(position) if random.is_multiple_of(3) => chunk.without(step, position).unwrap_or(chunk),
                 Some(_) | None => chunk.with(step, &entry(id, random >> 50)).0,
             };
             let rows: Vec<RowRef<'_>> = chunk.lasting_rows().collect();
