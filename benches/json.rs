@@ -104,7 +104,10 @@ fn register(details: &str) -> String {
 }
 
 /// Every request body that is parsed often, with the seam that reads it.
-fn requests() -> Vec<(&'static str, String, fn(&mut [u8]) -> bool)> {
+/// A body's name, the body, and whether the seam takes it.
+type Request = (&'static str, String, fn(&mut [u8]) -> bool);
+
+fn requests() -> Vec<Request> {
     let renew: fn(&mut [u8]) -> bool = |body| RenewBody::from_body(body).is_ok();
     let registers: fn(&mut [u8]) -> bool = |body| RegisterBody::from_body(body).is_ok();
     let join: fn(&mut [u8]) -> bool = |body| AttemptBody::from_body(body).is_ok();
