@@ -5,41 +5,41 @@ mod support;
 
 use criterion::{Criterion, criterion_group};
 use rendezvous::clock::Clock;
-use rendezvous::store::Store;
+use rendezvous::store::lane::Lane;
+use rendezvous::store::{BrowseQuery, Store};
 use support::browsing::{Queries, touch};
 use support::report::{Bar, Better, Report};
-use support::{BenchClock, Measured, Random, SCOPES, Writer};
+use support::{BenchClock, Measured, Random, SCOPES, TENANT, Writer};
 
 const LISTINGS: u64 = 25_000;
 
 fn criterion_benches(criterion: &mut Criterion) {
-    BenchClock::read_ahead();
-    let queries = Queries::new(LISTINGS);
-    let mut group = criterion.benchmark_group("browse page of 50");
     let (lock, _) = support::single_lock(LISTINGS);
-    let mut random = Random::new(1);
-    group.bench_function("single lock", |b| {
-        b.iter(|| queries.with(&mut random, |query| lock.browse(query, touch)));
-    });
-    drop(lock);
     let (lane, clock) = support::lane(LISTINGS);
-    let mut reader = lane.reader();
-    group.bench_function("lane", |b| {
-        b.iter(|| queries.with(&mut random, |query| reader.browse(query, touch)));
-    });
-    let now = clock.mono();
-    group.bench_function("lane, now as an argument", |b| {
-        b.iter(|| queries.with(&mut random, |query| reader.browse_at(now, query, touch)));
-    });
-    let mut out = Vec::with_capacity(1 << 16);
-    group.bench_function("lane, copied out", |b| {
-        b.iter(|| {
-            out.clear();
-            queries.with(&mut random, |query| reader.browse(query, |page| page.write_rows(&mut out)))
+    BenchClock::ahead(|| {
+        let (queries, mut random) = (Queries::new(LISTINGS), Random::new(1));
+        let mut group = criterion.benchmark_group("browse page of 50");
+        group.bench_function("single lock", |b| {
+            b.iter(|| queries.with(&mut random, |query| lock.browse(query, touch)));
         });
+        let mut reader = lane.reader();
+        group.bench_function("lane", |b| {
+            b.iter(|| queries.with(&mut random, |query| reader.browse(query, touch)));
+        });
+        let now = clock.mono();
+        group.bench_function("lane, now as an argument", |b| {
+            b.iter(|| queries.with(&mut random, |query| reader.browse_at(now, query, touch)));
+        });
+        let mut out = Vec::with_capacity(1 << 16);
+        group.bench_function("lane, copied out", |b| {
+            b.iter(|| {
+                out.clear();
+                queries.with(&mut random, |query| reader.browse(query, |page| page.write_rows(&mut out)))
+            });
+        });
+        group.bench_function("reading the clock", |b| b.iter(|| clock.mono()));
+        group.finish();
     });
-    group.bench_function("reading the clock", |b| b.iter(|| clock.mono()));
-    group.finish();
 }
 
 /// Renewals a second beside the browses, where the bar does not ask for more.
@@ -61,12 +61,8 @@ struct Runs {
 /// All runs of one store; `browse` measures so many pages in blocks of so many.
 fn runs((pages, block): (u64, u64), writer: &Writer<'_>, browse: impl Fn(u64, u64, u64) -> Measured + Sync) -> Runs {
     let beside = |rate, threads, block| {
-        writer.beside(rate, || {
-            support::on_threads(threads, |seed| {
-                BenchClock::read_ahead();
-                browse(seed + 7, pages, block)
-            })
-        })
+        writer
+            .beside(rate, || support::on_threads(threads, |seed| BenchClock::ahead(|| browse(seed + 7, pages, block))))
     };
     let one = beside(CALM, 1, block).0[0];
     let two = beside(CALM, 2, block).0;
@@ -90,6 +86,7 @@ fn lane_runs(queries: &Queries) -> (Runs, Measured) {
     let (lane, clock) = support::lane(LISTINGS);
     let (submit, tick) = (|command| lane.submit_blocking(command), || lane.tick());
     let writer = Writer::new(LISTINGS, &submit, &tick);
+    check_the_fixture(&lane);
     let runs = runs((3_000_000, BLOCK), &writer, |seed, pages, block| {
         let (mut random, mut reader) = (Random::new(seed), lane.reader());
         support::measure(pages, block, |_| {
@@ -97,13 +94,12 @@ fn lane_runs(queries: &Queries) -> (Runs, Measured) {
         })
     });
     let by_argument = || {
-        BenchClock::read_ahead();
         let (mut random, mut reader, now) = (Random::new(7), lane.reader(), clock.mono());
         support::measure(3_000_000, BLOCK, |_| {
             queries.with(&mut random, |query| reader.browse_at(now, query, touch)).expect("available");
         })
     };
-    let by_argument = writer.beside(CALM, || support::on_threads(1, |_| by_argument())[0]).0;
+    let by_argument = writer.beside(CALM, || support::on_threads(1, |_| BenchClock::ahead(by_argument))[0]).0;
     (runs, by_argument)
 }
 
@@ -112,6 +108,24 @@ fn table() {
     let lock = lock_runs(&queries);
     let (lane, by_argument) = lane_runs(&queries);
     report(&lock, &lane, by_argument);
+}
+
+/// The fixture is what the title says: one row in a hundred has ended for readers, and the others have not.
+fn check_the_fixture(lane: &Lane<BenchClock>) {
+    let rows = |scope| {
+        let (protocol, mut rows, mut after) = (support::protocol(scope), 0, None);
+        loop {
+            let page = BrowseQuery { tenant: TENANT, protocol: &protocol, after, limit: 50 };
+            let (count, next) = lane.browse(&page, |page| (page.count, page.next)).expect("available");
+            rows += count as u64;
+            match next {
+                Some(next) => after = Some(next),
+                None => return rows,
+            }
+        }
+    };
+    let seen = BenchClock::ahead(|| (0..SCOPES).map(rows).sum::<u64>());
+    assert_eq!(seen, LISTINGS - LISTINGS / support::EXPIRED_EVERY, "rows that a reader sees");
 }
 
 fn report(lock: &Runs, lane: &Runs, by_argument: Measured) {

@@ -26,15 +26,14 @@ struct Line {
 
 fn browse(listings: u64, store: &impl Store, pages: u64, block: u64) -> f64 {
     let queries = Queries::new(listings);
-    let run = |_| {
-        BenchClock::read_ahead();
+    let run = || {
         let mut random = Random::new(5);
         support::measure(pages, block, |_| {
             queries.with(&mut random, |query| store.browse(query, touch)).expect("available");
         })
     };
     // On a thread of its own, which reads ahead; the writer does not.
-    support::on_threads(1, run)[0].p50_ns as f64
+    support::on_threads(1, |_| BenchClock::ahead(run))[0].p50_ns as f64
 }
 
 fn table() {

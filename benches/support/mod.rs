@@ -31,7 +31,10 @@ pub const TENANT: TenantId = TenantId(0);
 pub const SCOPES: u64 = 50;
 /// One listing in a hundred has ended for those who read ahead.
 pub const EXPIRED_EVERY: u64 = 100;
-const SHORT_TTL_MS: u64 = 1_000_000;
+const SHORT_TTL_MS: u64 = 150_000;
+/// As long as the limits allow.
+const PRESENCE_MS: u32 = 300_000;
+const AHEAD_MS: u64 = 200_000;
 const LONG_TTL_MS: u64 = 3_600_000;
 
 thread_local! {
@@ -54,10 +57,14 @@ impl BenchClock {
         self.moved_ns.fetch_add(ms * 1_000_000, Ordering::Relaxed);
     }
 
-    /// From now on this thread reads the clock so far ahead that one lease in a hundred has ended for it. The writer
-    /// does not, so its cleanup never takes these rows out: the worst case for readers, kept up for a whole run.
-    pub fn read_ahead() {
-        AHEAD_NS.set((SHORT_TTL_MS + 1_000_000) * 1_000_000);
+    /// Meanwhile this thread reads the clock so far ahead that one lease in a hundred has ended for it. The writer does
+    /// not, so its cleanup never takes these rows out: the worst case for readers, kept up for a whole run. A run ends
+    /// before the presence that its fixture noted does, [`PRESENCE_MS`] less [`AHEAD_MS`] after it was filled.
+    pub fn ahead<R>(work: impl FnOnce() -> R) -> R {
+        AHEAD_NS.set(AHEAD_MS * 1_000_000);
+        let result = work();
+        AHEAD_NS.set(0);
+        result
     }
 }
 
@@ -85,7 +92,7 @@ pub fn limits(listings: u32) -> Limits {
         attempts: 1_000,
         idempotency: 2 * listings + 2_000,
         lease_ttl: bounds,
-        presence_ttl_ms: 300_000,
+        presence_ttl_ms: PRESENCE_MS,
         unproven_window_ms: 3_600_000,
         idempotency_retention_ms: 3_600_000,
         ..Limits::default()
