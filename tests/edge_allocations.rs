@@ -22,8 +22,8 @@ use tokio::runtime::{Builder, Runtime};
 const PAGE_MOST: u64 = 6;
 /// The same without a cursor, which a 304 does not need.
 const NOT_MODIFIED_MOST: u64 = 4;
-/// Through hyper, with a JWT, headers in and out, JSON in and out.
-const RENEWAL_MOST: u64 = 60;
+/// Through hyper, with a JWT, headers in and out, JSON in and out, accepted or refused.
+const RENEWAL_MOST: u64 = 40;
 /// Question and answer.
 const PRESENCE_MOST: u64 = 4;
 

@@ -126,7 +126,8 @@ opaque_key!(
     ReplayKey
 );
 
-/// The first 128 bits of a SHA-256 over a secret, a datagram or a canonical command; the store keeps only this.
+/// 128 bits that stand for a secret, a datagram or a canonical command: the first of a SHA-256 over it, or for a datagram
+/// of the HMAC-SHA256 that covers it. The store keeps only this.
 #[derive(Clone, Copy, Eq)]
 pub struct Fingerprint(pub u128);
 

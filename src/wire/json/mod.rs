@@ -1,7 +1,7 @@
 //! The one seam through which every body enters: a parser writes a tape, and this module refuses what JSON allows but no
 //! honest client needs.
 //!
-//! Two parsers write the same tape: simd-json, and for bodies so short that it would take longer, serde_json ([`short`]).
+//! Two parsers write the same tape: simd-json, and for bodies so short that it would take longer, serde_json.
 //! simd-json alone judges what is malformed, so a refusal never depends on a body's length.
 //!
 //! Refused, each with a JSON pointer (RFC 6901): nesting deeper than [`DEPTH_MAX`], a member that appears twice in its
