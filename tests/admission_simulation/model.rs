@@ -6,6 +6,11 @@ use rendezvous::admission::*;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+/// Rule P5 in this model's own words: over at the deadline, not after it.
+fn is_over(entry: &CommandEntry, at: Timestamp) -> bool {
+    at.0 >= entry.deadline.0
+}
+
 /// A command's name.
 pub(crate) type Name = (Tenant, SessionId, CommandSeq);
 
@@ -87,7 +92,11 @@ impl Model {
         let (tenant, session, seq) = name.clone();
         let request = GetDispositionCommandRequest { tenant: tenant.clone(), session, seq };
         let Ok((entry, _)) = store.get_disposition_command(request).await else { return };
-        let journal = store.read_journal(tenant, session, seq, 100).await.expect("a journal");
+        let journal = store.read_journal(tenant.clone(), session, seq, 100).await.expect("a journal");
+        let fences = store.read_journal(tenant, session, CommandSeq(0), 500).await.expect("a journal");
+        let is_fenced =
+            |step: &JournalEntry| fences.iter().any(|fence| fence.position < step.position && fence.epoch > step.epoch);
+        assert!(!journal.iter().any(is_fenced), "an older epoch wrote behind a fence: {journal:?} {fences:?}");
         if let Some(claim) = &entry.claim {
             assert!(claim.until <= entry.deadline, "a claim outlives its deadline: {entry:?}");
         }
@@ -104,18 +113,16 @@ impl Model {
                 assert!(!never || (begun == 0 && entry.deliveries == 0), "{entry:?} {journal:?}");
                 let by_sweep = outcome.by.starts_with("service:");
                 assert!(!by_sweep || begun == 0, "the sweep rejected what had begun: {entry:?} {journal:?}");
-                // An expiry was written when the deadline had passed.
-                assert!(!outcome.code.is_expiry() || entry.deadline.has_passed(outcome.at), "{entry:?}");
+                assert!(!outcome.code.is_expiry() || is_over(&entry, outcome.at), "expired in time: {entry:?}");
             }
             _ => panic!("an outcome without an end: {entry:?}"),
         }
         let late = journal.iter().any(|step| {
-            matches!(step.step, JournalStep::FinishApplied | JournalStep::FinishRejected)
-                && entry.deadline.has_passed(step.at)
+            matches!(step.step, JournalStep::FinishApplied | JournalStep::FinishRejected) && is_over(&entry, step.at)
         });
         assert_eq!(outcome.late, late, "{entry:?} {journal:?}");
         assert!(
-            journal.iter().all(|step| step.step != JournalStep::Begin || !entry.deadline.has_passed(step.at)),
+            journal.iter().all(|step| step.step != JournalStep::Begin || !is_over(&entry, step.at)),
             "begun after the deadline: {journal:?}"
         );
         let mut known = self.0.lock().unwrap();

@@ -283,12 +283,21 @@ impl Store {
 
 impl HostStore for Store {
     fn register_host(&self, request: RegisterHostRequest) -> StoreAnswer<'_, HostEntry> {
-        let plan = Plan {
-            is_read: false,
-            locks: vec![key_lock(&request.key)],
-            wanted: vec![(&HOST, HostRow::key(&request.host))],
-        };
-        self.ask(plan, move |unit| rules::hosts::register(unit, &request))
+        Box::pin(async move {
+            // A host that moves to another key leaves hosts of the old one behind: both are locked.
+            let known = match self.get_host(request.host.clone()).await {
+                Ok(entry) => Some(entry.key),
+                Err(StoreError::Refused(Refusal::UnknownHost)) => None,
+                Err(error) => return Err(error),
+            };
+            let keys = known.iter().chain([&request.key]);
+            let plan = Plan {
+                is_read: false,
+                locks: keys.map(key_lock).collect(),
+                wanted: vec![(&HOST, HostRow::key(&request.host))],
+            };
+            self.ask(plan, move |unit| rules::hosts::register(unit, &request, known.as_ref())).await
+        })
     }
 
     fn get_host(&self, host: HostId) -> StoreAnswer<'_, HostEntry> {

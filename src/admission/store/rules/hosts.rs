@@ -26,8 +26,17 @@ fn make_room(unit: &mut Unit<'_>, key: &HostTargetKey) -> Ruling<()> {
 
 /// Registers or refreshes. A host id belongs to the credential that registered it first, as long as it counts as seen or
 /// has sessions; its key can't change under its sessions.
-pub(crate) fn register(unit: &mut Unit<'_>, request: &RegisterHostRequest) -> Ruling<HostEntry> {
+/// `expected` is the key under which it was found before the locks were taken: a host that moved since is somebody's who
+/// is quicker.
+pub(crate) fn register(
+    unit: &mut Unit<'_>,
+    request: &RegisterHostRequest,
+    expected: Option<&HostTargetKey>,
+) -> Ruling<HostEntry> {
     let known = unit.get::<HostRow>(HostRow::key(&request.host))?;
+    if known.as_ref().is_some_and(|row| expected != Some(&row.target_key) && row.target_key != request.key) {
+        return Err(Refusal::HostTaken.into());
+    }
     let mut placed = 0;
     if known.is_none() {
         make_room(unit, &request.key)?;
