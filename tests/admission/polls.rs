@@ -31,16 +31,20 @@ async fn waiting(world: &World, count: usize) {
     .await;
 }
 
-/// Drives a poll and what is to release it.
-async fn released<T>(poll: impl Future<Output = T>, event: impl Future<Output = ()>) -> T {
+/// Drives a poll until it waits, and then with it what is to release it. Another process may hear of an event before the
+/// one that made it has its own answer, so the two end in either order.
+async fn released<T>(
+    waits: impl Future<Output = ()>,
+    poll: impl Future<Output = T>,
+    event: impl Future<Output = ()>,
+) -> T {
     let mut poll = pin!(poll);
-    let mut event = pin!(event);
     tokio::select! {
         biased;
         _ = &mut poll => panic!("released before the event"),
-        () = &mut event => {}
+        () = waits => {}
     }
-    poll.await
+    tokio::join!(poll, event).0
 }
 
 async fn a_poll_for_work_is_released_by_an_admission(world: World) {
@@ -51,8 +55,7 @@ async fn a_poll_for_work_is_released_by_an_admission(world: World) {
     let hosts = world.hosts();
     let who = credential();
     let poll = hosts.work(&who, &host, LONG);
-    let work = released(poll, async {
-        waiting(&world, 1).await;
+    let work = released(waiting(&world, 1), poll, async {
         world.input(session, "i").await;
     })
     .await
@@ -67,8 +70,7 @@ async fn a_poll_for_a_command_is_released_by_its_end(world: World) {
     let service = world.service();
     let who = alice();
     let poll = service.command(&who, session, CommandSeq(1), LONG);
-    let view = released(poll, async {
-        waiting(&world, 1).await;
+    let view = released(waiting(&world, 1), poll, async {
         world.claim(&lease, CommandSeq(1)).await.expect("claimed");
         world.begin(&lease, CommandSeq(1)).await.expect("begun");
         world.complete(&lease, CommandSeq(1)).await.expect("completed");
@@ -83,7 +85,7 @@ async fn a_poll_is_released_by_time(world: World) {
     let hosts = world.hosts();
     let who = credential();
     let poll = hosts.work(&who, &host, Duration::from_millis(2_500));
-    let work = released(poll, async {
+    let work = released(waiting(&world, 1), poll, async {
         for step in [1_000, 1_000, 499] {
             waiting(&world, 1).await;
             world.clock.advance(Duration::from_millis(step));
@@ -111,8 +113,7 @@ async fn a_poll_is_released_by_drain(world: World) {
     let hosts = world.hosts();
     let who = credential();
     let poll = hosts.work(&who, &host, LONG);
-    let work = released(poll, async {
-        waiting(&world, 1).await;
+    let work = released(waiting(&world, 1), poll, async {
         world.store.waits().release();
     })
     .await;
@@ -153,8 +154,7 @@ async fn a_poll_hears_of_other_processes(world: World) {
     let hosts = world.hosts();
     let who = credential();
     let poll = hosts.work(&who, &host, LONG);
-    let work = released(poll, async {
-        waiting(&world, 1).await;
+    let work = released(waiting(&world, 1), poll, async {
         service.admit_input(&alice(), input(session, "i")).await.expect("admitted");
         if matches!(world.backing, Backing::Sqlite(_)) {
             world.clock.advance(SECOND);
