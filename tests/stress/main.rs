@@ -197,8 +197,9 @@ impl<B: Backend> Stress<B> {
         while self.world.now() < deadline && !self.is_over.load(Ordering::SeqCst) {
             let before = self.board.steps.load(Ordering::Relaxed);
             self.world.clock.advance_ms(10);
-            // A page or two at each step.
-            while self.board.steps.load(Ordering::Relaxed) == before && !self.is_over.load(Ordering::SeqCst) {
+            // A page or two at each step but the last, behind which browsers are told of the drain and go.
+            let is_waited_for = || self.world.now() < deadline && !self.is_over.load(Ordering::SeqCst);
+            while self.board.steps.load(Ordering::Relaxed) == before && is_waited_for() {
                 thread::yield_now();
             }
         }
