@@ -14,7 +14,6 @@ use std::task::{Context, Waker};
 const A: &str = "a";
 
 /// Callers whose tickets go back to the same pool: each answer belongs to the command that was asked, and none is lost.
-/// Fails when `Tickets::take` leaves the ticket that it hands out in the pool: two callers then share one.
 #[test]
 fn tickets_change_hands() {
     explore("tickets_change_hands", 2, || {
@@ -35,7 +34,6 @@ fn tickets_change_hands() {
 
 /// K1 with a pool of tickets: a caller goes away, perhaps after its command has started, and asks again at once. The
 /// answer to the command that it gave up is never the answer to the next one, and neither is the next one lost.
-/// Fails when `Submit` gives a ticket back on its way out and `Tickets::take` resets it although its holder has it.
 #[test]
 fn a_given_up_ticket_answers_nobody() {
     explore("a_given_up_ticket_answers_nobody", 3, || {
@@ -58,7 +56,7 @@ fn a_given_up_ticket_answers_nobody() {
 }
 
 /// J1 with a pool of tickets: once a caller was told that the store is unavailable, each later answer says so too, and
-/// none of its tickets waits for ever. Fails when `Lane::batch` leaves the tickets of a dead lane unanswered.
+/// none of its tickets waits for ever.
 #[test]
 fn a_dead_lane_answers_every_ticket() {
     loom_tests::silence_the_bomb();
