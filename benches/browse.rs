@@ -3,7 +3,7 @@
 
 mod support;
 
-use criterion::{Criterion, criterion_group};
+use criterion::Criterion;
 use rendezvous::clock::Clock;
 use rendezvous::store::lane::Lane;
 use rendezvous::store::{BrowseQuery, Store};
@@ -162,15 +162,6 @@ fn report(lock: &Runs, lane: &Runs, by_argument: Measured) {
     report.finish();
 }
 
-criterion_group! {
-    name = benches;
-    config = support::criterion();
-    targets = criterion_benches
-}
-
 fn main() {
-    benches();
-    if !support::is_profiling() {
-        table();
-    }
+    support::run(criterion_benches, table);
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use criterion::{Criterion, criterion_group};
+use criterion::Criterion;
 use rendezvous::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -126,15 +126,6 @@ fn table() {
     report.finish();
 }
 
-criterion_group! {
-    name = benches;
-    config = support::criterion();
-    targets = criterion_benches
-}
-
 fn main() {
-    benches();
-    if !support::is_profiling() {
-        table();
-    }
+    support::run(criterion_benches, table);
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use criterion::{Criterion, criterion_group};
+use criterion::Criterion;
 use support::publishing::Publishing;
 use support::report::{Bar, Report};
 
@@ -46,15 +46,6 @@ fn table() {
     report.finish();
 }
 
-criterion_group! {
-    name = benches;
-    config = support::criterion();
-    targets = criterion_benches
-}
-
 fn main() {
-    benches();
-    if !support::is_profiling() {
-        table();
-    }
+    support::run(criterion_benches, table);
 }

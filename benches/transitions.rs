@@ -3,7 +3,7 @@
 
 mod support;
 
-use criterion::{Criterion, criterion_group};
+use criterion::Criterion;
 use rendezvous::domain::{Command, Failure, Reply};
 use rendezvous::store::Store;
 use rendezvous::store::single_lock::SingleLock;
@@ -148,15 +148,6 @@ fn dedicated_thread(report: &mut Report) {
     }
 }
 
-criterion_group! {
-    name = benches;
-    config = support::criterion();
-    targets = criterion_benches
-}
-
 fn main() {
-    benches();
-    if !support::is_profiling() {
-        table();
-    }
+    support::run(criterion_benches, table);
 }

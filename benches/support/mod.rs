@@ -318,12 +318,16 @@ pub fn measure(iterations: u64, block: u64, mut work: impl FnMut(u64)) -> Measur
     Measured { p50_ns: at(0.5), p999_ns: at(0.999), per_second }
 }
 
-/// Criterion's settings for all benches.
-pub fn criterion() -> criterion::Criterion {
-    criterion::Criterion::default()
+/// A bench's `main`: criterion's part with the settings of all benches, and the table unless only a profile is wanted.
+pub fn run(benches: impl FnOnce(&mut criterion::Criterion), table: impl FnOnce()) {
+    let criterion = criterion::Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2))
+        .measurement_time(Duration::from_secs(2));
+    benches(&mut criterion.configure_from_args());
+    if !is_profiling() {
+        table();
+    }
 }
 
 /// Whether only a profile of one function is wanted, so that no table is to be made.

@@ -15,7 +15,7 @@ const HEX_DIGITS: [u8; 256] = {
 const NO_DIGIT: u8 = 0x80;
 
 /// Parses exactly 32 lower-case hex digits. Each request and datagram has one, with digits that no branch can foretell.
-fn parse_hex32(text: &str) -> Option<u128> {
+pub(crate) fn parse_hex32(text: &str) -> Option<u128> {
     let digits: &[u8; 32] = text.as_bytes().try_into().ok()?;
     let (mut bytes, mut seen) = ([0; 16], 0);
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
@@ -26,6 +26,7 @@ fn parse_hex32(text: &str) -> Option<u128> {
     (seen & NO_DIGIT == 0).then_some(u128::from_be_bytes(bytes))
 }
 
+/// A 128-bit id that prints as 32 lower-case hex digits.
 macro_rules! public_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -35,21 +36,23 @@ macro_rules! public_id {
         impl $name {
             /// Reads 32 lower-case hex digits; anything else is `None`.
             pub fn parse(text: &str) -> Option<Self> {
-                parse_hex32(text).map(Self)
+                $crate::domain::id::parse_hex32(text).map(Self)
             }
         }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, "{:032x}", self.0)
             }
         }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, concat!(stringify!($name), "({:032x})"), self.0)
             }
         }
     };
 }
+#[cfg(feature = "admission")]
+pub(crate) use public_id;
 
 public_id!(
     /// A listing. The upper 48 bits are its creation time in Unix milliseconds, the lower 32 bits are the

@@ -1,5 +1,9 @@
 //! A server on a free loopback port, and a client that sends what it is told.
 
+#[path = "../support/http_message.rs"]
+mod http_message;
+
+pub(crate) use http_message::{Response, request};
 use rendezvous::clock::{SharedClock, SystemClock};
 use rendezvous::credentials::{Secret, fingerprint};
 use rendezvous::domain::{Endpoint, ListingId, Presence, TenantId};
@@ -128,38 +132,6 @@ pub(crate) struct Client {
     buffer: Vec<u8>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: String,
-    /// Null when the body is no JSON.
-    pub(crate) json: Value,
-}
-
-impl Response {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
-    }
-
-    pub(crate) fn code(&self) -> &str {
-        self.json["code"].as_str().unwrap_or_default()
-    }
-}
-
-pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
-    let mut text = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
-    for (name, value) in headers {
-        text.push_str(&format!("{name}: {value}\r\n"));
-    }
-    if !body.is_empty() {
-        text.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
-    }
-    text.push_str("\r\n");
-    text.push_str(body);
-    text
-}
-
 impl Client {
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
@@ -176,28 +148,12 @@ impl Client {
     }
 
     async fn read_response(&mut self, head_only: bool) -> Option<Response> {
-        let head_end = loop {
-            if let Some(end) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
-                break end + 4;
+        loop {
+            if let Some(response) = Response::take(&mut self.buffer, head_only) {
+                return Some(response);
             }
             self.fill().await?;
-        };
-        let head: Vec<u8> = self.buffer.drain(..head_end).collect();
-        let head = String::from_utf8(head).unwrap();
-        let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let headers: Vec<(String, String)> = lines
-            .filter_map(|line| line.split_once(':'))
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
-            .collect();
-        let length = headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, n)| n.parse().unwrap());
-        let length = if head_only || status == 304 { 0 } else { length };
-        while self.buffer.len() < length {
-            self.fill().await?;
         }
-        let body = String::from_utf8(self.buffer.drain(..length).collect()).unwrap();
-        let json = serde_json::from_str(&body).unwrap_or(Value::Null);
-        Some(Response { status, headers, body, json })
     }
 
     async fn fill(&mut self) -> Option<()> {

@@ -10,6 +10,8 @@ mod datagrams;
 mod documents;
 mod drain;
 mod http;
+#[path = "../support/http_message.rs"]
+mod http_message;
 mod indistinct;
 mod introductions;
 mod load;

@@ -1,5 +1,6 @@
 //! Names and ids of the command plane. All are valid by construction.
 
+use crate::domain::id::public_id;
 use std::fmt;
 use std::sync::Arc;
 
@@ -103,43 +104,17 @@ impl OutcomeCode {
     }
 }
 
-macro_rules! id128 {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u128);
-
-        impl $name {
-            /// Reads 32 lower-case hex digits; anything else is `None`.
-            pub fn parse(text: &str) -> Option<Self> {
-                let ok = text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-                if ok { u128::from_str_radix(text, 16).ok().map(Self) } else { None }
-            }
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:032x}", self.0)
-            }
-        }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({:032x})"), self.0)
-            }
-        }
-    };
-}
-
-id128!(
+public_id!(
     /// A durable session inside a tenant. Time-ordered, so that rows of sessions that live at the same time lie together.
     /// Never a secret.
     SessionId
 );
-id128!(
+public_id!(
     /// The id under which the host runs the session, derived from the create; see
     /// [`SessionBinding::derive`](super::SessionBinding::derive).
     RuntimeSessionId
 );
-id128!(
+public_id!(
     /// What a [`UuidSource`](crate::admission::UuidSource) gives.
     Uuid
 );

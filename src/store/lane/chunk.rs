@@ -84,11 +84,7 @@ impl Chunk {
         let (mut public, mut sum) = (0, 0_u64);
         let mut kept = Vec::with_capacity(rows.len());
         for (position, row) in rows.iter().enumerate() {
-            json.extend_from_slice(row.json);
-            json.push(b',');
-            sum = sum.wrapping_add(row.digest);
-            let id = [(row.id.0 >> 64) as u64, row.id.0 as u64];
-            kept.push(Row { id, deadline: AtomicU64::new(row.deadline), sum, end: json.len() as u32 });
+            sum = row.append_to(&mut kept, &mut json, sum);
             public |= u64::from(row.public) << position;
         }
         let ranks = Ranks::new(rows.len(), |position| rows[position].id);
@@ -169,11 +165,7 @@ impl Chunk {
         rows.extend(self.rows[..at].iter().map(|row| row.moved(0, 0)));
         let mut sum = self.digest_before(at);
         if let Some(row) = &put {
-            json.extend_from_slice(row.json);
-            json.push(b',');
-            sum = sum.wrapping_add(row.digest);
-            let id = [(row.id.0 >> 64) as u64, row.id.0 as u64];
-            rows.push(Row { id, deadline: AtomicU64::new(row.deadline), sum, end: json.len() as u32 });
+            sum = row.append_to(&mut rows, &mut json, sum);
         }
         let bytes = (json.len() as u32).wrapping_sub(tail_start as u32);
         let digests = sum.wrapping_sub(self.digest_before(at + removed));
@@ -319,6 +311,17 @@ struct RowRef<'a> {
     deadline: u64,
     digest: u64,
     json: &'a [u8],
+}
+
+impl RowRef<'_> {
+    /// Puts the row behind others whose digests come to `sum`, and returns what they come to with its own.
+    fn append_to(&self, rows: &mut Vec<Row>, json: &mut Vec<u8>, sum: u64) -> u64 {
+        json.extend_from_slice(self.json);
+        json.push(b',');
+        let (id, sum) = ([(self.id.0 >> 64) as u64, self.id.0 as u64], sum.wrapping_add(self.digest));
+        rows.push(Row { id, deadline: AtomicU64::new(self.deadline), sum, end: json.len() as u32 });
+        sum
+    }
 }
 
 /// The least of some deadlines.

@@ -1,7 +1,7 @@
 //! The published view: one root over scopes of chunk trees, and the way readers take a page from it.
 //!
-//! A browse reads one root (S3). It finds its scope by the 32-bit tag in two steps of a 64-ary table, seeks its cursor
-//! by binary search, and collects masks of visible rows; nothing is copied, counted or allocated (S8).
+//! A browse reads one root (S3). It finds its scope by the 32-bit tag in two steps of a 64-ary table, seeks its
+//! cursor by counting keys, and collects masks of visible rows; nothing is copied, counted or allocated (S8).
 
 use super::chunk::{Chunk, Segment};
 use super::tree::{Found, Tree};

@@ -3,8 +3,8 @@
 use super::settle::{Ending, Evidence, end, evidence, settleable};
 use super::{Ruling, command, fenced, resident, session};
 use crate::admission::model::{
-    BeginCommandRequest, ClaimCommandRequest, CommandEntry, CommandState, CompleteCommandRequest, Completion, Epoch,
-    JournalEntry, JournalStep, OutcomeCode, ProtocolMode, Refusal, Revision,
+    BeginCommandRequest, ClaimCommandRequest, CommandEntry, CommandSeq, CommandState, CompleteCommandRequest,
+    Completion, Epoch, JournalEntry, JournalStep, LeaseRef, OutcomeCode, ProtocolMode, Refusal, Revision,
 };
 use crate::admission::store::records::{CommandRow, JournalRow, SessionRow};
 use crate::admission::store::unit::{Notice, Unit};
@@ -20,6 +20,15 @@ fn runnable(row: &CommandRow) -> Ruling<()> {
     Ok(())
 }
 
+/// The session and one of its commands that has not ended, for who holds the lease.
+fn open_command(unit: &mut Unit<'_>, lease: &LeaseRef, seq: CommandSeq) -> Ruling<(SessionRow, CommandRow)> {
+    let session = session(unit, &lease.tenant, lease.session)?;
+    resident(unit, &session, lease)?;
+    let row = command(unit, &lease.tenant, lease.session, seq)?;
+    runnable(&row)?;
+    if row.state.is_terminal() { Err(Refusal::Settled.into()) } else { Ok((session, row)) }
+}
+
 fn in_time(unit: &Unit<'_>, row: &CommandRow) -> Ruling<()> {
     if row.deadline.has_passed(unit.now) { Err(Refusal::Late { deadline: row.deadline }.into()) } else { Ok(()) }
 }
@@ -28,13 +37,7 @@ fn in_time(unit: &Unit<'_>, row: &CommandRow) -> Ruling<()> {
 /// again.
 pub(crate) fn claim(unit: &mut Unit<'_>, request: &ClaimCommandRequest) -> Ruling<CommandEntry> {
     let lease = &request.lease;
-    let session = session(unit, &lease.tenant, lease.session)?;
-    resident(unit, &session, lease)?;
-    let mut row = command(unit, &lease.tenant, lease.session, request.seq)?;
-    runnable(&row)?;
-    if row.state.is_terminal() {
-        return Err(Refusal::Settled.into());
-    }
+    let (session, mut row) = open_command(unit, lease, request.seq)?;
     if request.revision.is_some_and(|revision| revision != row.revision) {
         return Err(Refusal::RevisionMoved { current: row.revision }.into());
     }
@@ -76,13 +79,7 @@ fn claimed(unit: &Unit<'_>, row: &CommandRow, epoch: Epoch) -> Ruling<()> {
 
 pub(crate) fn journal_begin(unit: &mut Unit<'_>, request: &BeginCommandRequest) -> Ruling<JournalEntry> {
     let lease = &request.lease;
-    let mut session = session(unit, &lease.tenant, lease.session)?;
-    resident(unit, &session, lease)?;
-    let row = command(unit, &lease.tenant, lease.session, request.seq)?;
-    runnable(&row)?;
-    if row.state.is_terminal() {
-        return Err(Refusal::Settled.into());
-    }
+    let (mut session, row) = open_command(unit, lease, request.seq)?;
     in_time(unit, &row)?;
     let key = JournalRow::key(&lease.tenant, &lease.session, &request.seq, &lease.epoch, &JournalStep::Begin);
     if let Some(known) = unit.get::<JournalRow>(key)? {
@@ -97,13 +94,7 @@ pub(crate) fn journal_begin(unit: &mut Unit<'_>, request: &BeginCommandRequest) 
 
 pub(crate) fn begin_applying(unit: &mut Unit<'_>, request: &BeginCommandRequest) -> Ruling<CommandEntry> {
     let lease = &request.lease;
-    let session = session(unit, &lease.tenant, lease.session)?;
-    resident(unit, &session, lease)?;
-    let mut row = command(unit, &lease.tenant, lease.session, request.seq)?;
-    runnable(&row)?;
-    if row.state.is_terminal() {
-        return Err(Refusal::Settled.into());
-    }
+    let (_, mut row) = open_command(unit, lease, request.seq)?;
     if row.state == CommandState::Applying && row.applying == Some(lease.epoch) {
         return Ok(row.entry()?);
     }
