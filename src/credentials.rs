@@ -8,13 +8,22 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use std::fmt;
+use subtle::ConstantTimeEq;
 
 /// The realm of every long-term credential.
 pub const REALM: &str = "rendezvous";
 
-/// Text that never prints.
-#[derive(Clone, PartialEq, Eq)]
+/// Text that never prints, and whose comparison takes the same time wherever two of a length differ.
+#[derive(Clone)]
 pub struct Secret(String);
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
+    }
+}
+
+impl Eq for Secret {}
 
 impl Secret {
     /// Wraps a secret.

@@ -180,6 +180,44 @@ fn documents_tell_of_what_exists() {
     assert_none(&missing, "a document that misleads");
 }
 
+/// A secret's type derives no equality, and no line compares an exposed secret or a fresh MAC by an operator: what is
+/// compared goes through `subtle` or the MAC library, in constant time.
+#[test]
+fn case_s13_secrets_are_compared_in_constant_time() {
+    let secrets = ["Secret", "KeyBytes", "CookieKey", "IntegrityKey", "MessageKey", "GuestTokens", "KeyFingerprint"];
+    let mut seen = Vec::new();
+    let mut hits = Vec::new();
+    for path in files("src", ".rs") {
+        let (text, lines) = (read(&path), code(&path));
+        let product = text.find("#[cfg(test)]").map_or(usize::MAX, |tests| text[..tests].lines().count());
+        let mut derived = String::new();
+        for (number, line) in lines.into_iter().filter(|(number, _)| *number <= product) {
+            let terms = line.split("&&").flat_map(|term| term.split("||"));
+            let compared = terms.filter(|term| term.contains(" == ") || term.contains(" != "));
+            let exposed = ["expose()", "hmac_sha256(", "integrity_mac("];
+            if compared.into_iter().any(|term| exposed.iter().any(|word| term.contains(word))) {
+                hits.push(format!("{path}:{number}: {line}"));
+            }
+            if line.starts_with("#[derive(") {
+                derived = line;
+            } else if line.contains("enum ") {
+                derived.clear();
+            } else if let Some((_, rest)) = line.split_once("struct ") {
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+                if let Some(secret) = secrets.iter().find(|secret| **secret == name) {
+                    seen.push(*secret);
+                    hits.extend(derived.contains("PartialEq").then(|| format!("{path}:{number}: {name}: {derived}")));
+                }
+                derived.clear();
+            }
+        }
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), secrets.len(), "a secret was renamed: {seen:?}");
+    assert_none(&hits, "a comparison that tells how much of a secret was right");
+}
+
 #[test]
 fn nothing_is_left_unfinished() {
     let mut hits = Vec::new();

@@ -134,7 +134,7 @@ impl Observer for Saboteur {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_j1_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
+async fn rule_j1_case_d3_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
     let clock = SystemClock::new();
     let shared: SharedClock = Arc::new(StampClock::new(clock));
     let (instance, keys) = InstanceKeys::random().unwrap();
@@ -166,4 +166,17 @@ async fn rule_j1_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
     assert_eq!(refused, Some(Failure::Unavailable(Certainty::NotApplied)));
     let answered = tokio::time::timeout(Duration::from_secs(10), polling).await;
     assert!(answered.is_ok(), "the poll was left hanging");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_d3_a_loop_of_an_edge_that_ends_by_itself_ends_the_process() {
+    let ends: [fn(&mut Server); 2] = [
+        |server| drop(server.edges.spawn(async { panic!("sabotage") })),
+        |server| drop(server.edges.spawn(async {})),
+    ];
+    for end in ends {
+        let mut server = Server::start(config(StoreKind::Lane)).await.unwrap();
+        end(&mut server);
+        assert_eq!(server.run_until_signal(Signals::listen().unwrap()).await, Exit::Lost);
+    }
 }

@@ -114,6 +114,25 @@ fn case_p1_the_introduced_address_is_the_one_of_udp_whatever_http_came_from() {
 }
 
 #[test]
+fn case_p5_what_a_host_says_of_its_address_is_display_only() {
+    let server = Server::dev();
+    let mut connection = server.connect();
+    let token = guest(&mut connection);
+    let said = r#","candidates":["10.0.0.4:31337"]"#;
+    let listing = crate::server::register(&mut connection, &token, "k", said).expect("registered");
+    let mut host = Stun::new("127.0.0.4:0", server.udp);
+    host.present(&listing);
+    let player = guest(&mut connection);
+    let attempt = Attempt::of(&player, &join(&mut connection, &player, &listing.id, "k", "{}"));
+    let mut joiner = Stun::new("127.0.0.9:0", server.udp);
+    joiner.bind(&Credential::joiner(&attempt));
+    host.bind(&Credential::host(&listing, &attempt.id));
+    let told = state(&server, &attempt);
+    assert_eq!(told["peer"], serde_json::json!([host.local().to_string()]));
+    assert!(!told.to_string().contains("10.0.0.4"), "candidates are for players behind one address: {told}");
+}
+
+#[test]
 fn case_p2_peers_behind_one_address_are_introduced_with_their_candidates() {
     let server = Server::dev();
     let mut connection = server.connect();

@@ -78,7 +78,7 @@ pub enum BrowsePolicy {
 }
 
 /// The SHA-256 of an operator's key.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct KeyFingerprint(pub(super) [u8; 32]);
 
 impl KeyFingerprint {

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_are_missing_late_early_or_a_guests_are_refused() {
+    fn case_c4_claims_that_are_missing_late_early_or_a_guests_are_refused() {
         for (name, value) in [
             ("exp", json!(1_700_000_000)),
             ("exp", json!("1700000001")),
