@@ -170,10 +170,8 @@ async fn rule_j1_case_d3_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn case_d3_a_loop_of_an_edge_that_ends_by_itself_ends_the_process() {
-    let ends: [fn(&mut Server); 2] = [
-        |server| drop(server.edges.spawn(async { panic!("sabotage") })),
-        |server| drop(server.edges.spawn(async {})),
-    ];
+    let ends: [fn(&mut Server); 2] =
+        [|server| drop(server.edges.spawn(async { panic!("sabotage") })), |server| drop(server.edges.spawn(async {}))];
     for end in ends {
         let mut server = Server::start(config(StoreKind::Lane)).await.unwrap();
         end(&mut server);
