@@ -13,6 +13,7 @@ mod print;
 mod sections;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod value;
 
 pub use error::{ConfigError, ConfigErrors, Origin, Problem};
@@ -24,6 +25,7 @@ pub use sections::{
     LogSection, OperatorSection, PresenceSection, ServerSection, SnapshotSection, StoreKind, Tenant, TrustSection,
     TurnSection, UdpSection,
 };
+pub use tls::{CertificateFileError, CertificateFiles, TlsSection};
 
 use crate::credentials::Secret;
 use crate::domain::Limits;
@@ -40,6 +42,8 @@ pub struct Config {
     pub dev: bool,
     /// `[server]`
     pub server: ServerSection,
+    /// `[tls]`
+    pub tls: TlsSection,
     /// `[operator]`
     pub operator: OperatorSection,
     /// `[[tenant]]`, by [`TenantId`](crate::domain::TenantId).

@@ -1,10 +1,11 @@
 //! From a configuration to a running server.
 
+use super::certificates;
 use super::stun_uris::stun_uris;
 use super::ticker::Ticker;
 use super::{Addresses, Server};
 use crate::clock::{SharedClock, StampClock, SystemClock};
-use crate::config::{Browse, Config, StoreKind, Tenant};
+use crate::config::{Browse, CertificateFileError, Config, StoreKind, Tenant};
 use crate::domain::InstanceId;
 use crate::domain::limits::LimitsError;
 use crate::edge::http::{
@@ -43,6 +44,10 @@ pub enum StartError {
     },
     /// A thread could not be started.
     Thread(io::Error),
+    /// The certificate can't be used.
+    Certificate(CertificateFileError),
+    /// Signals can't be listened to.
+    Signals(io::Error),
     /// A tenant's settings were refused by an edge.
     Tenant {
         /// The tenant.
@@ -59,6 +64,8 @@ impl fmt::Display for StartError {
             Self::Entropy(error) => error.fmt(f),
             Self::Bind { key, wanted, error } => write!(f, "{key}: {wanted} could not be bound: {error}"),
             Self::Thread(error) => write!(f, "a thread could not be started: {error}"),
+            Self::Certificate(error) => error.fmt(f),
+            Self::Signals(error) => write!(f, "signals can't be listened to: {error}"),
             Self::Tenant { name, reason } => write!(f, "tenant {name}: {reason}"),
         }
     }
@@ -94,13 +101,18 @@ impl Server {
         let ticker = Ticker::start(service.clone(), interval).map_err(StartError::Thread)?;
         let exposition = Arc::new(Exposition::default());
         let text = exposition.text();
-        let settings = http_settings(&config, &keys, &text)?;
+        let mut settings = http_settings(&config, &keys, &text)?;
+        let watch = certificates::settings(&config.tls).map_err(StartError::Certificate)?;
+        settings.tls = watch.as_ref().map(|(tls, _)| tls.clone());
         let http =
             HttpServer::bind(settings, service.clone()).await.map_err(bind_error("server.http", config.server.http))?;
         let mut upkeep = exposition.fill(&service, |registry| {
             http.register_metrics(registry);
             udp.register_metrics(registry);
         });
+        if let Some((_, watch)) = watch {
+            upkeep.spawn(watch.run().map_err(StartError::Signals)?);
+        }
         let metrics = serve_metrics(instance, config.server.metrics, text.clone(), &mut upkeep).await?;
         let http_address = http.local_addr().map_err(bind_error("server.http", config.server.http))?;
         let addresses = Addresses { http: http_address, udp: udp.local_addrs(), metrics };
@@ -192,6 +204,8 @@ fn http_settings(config: &Config, keys: &InstanceKeys, text: &MetricsText) -> Re
     settings.operators = config.operator.keys.iter().map(KeyFingerprint::of).collect();
     settings.guest_token_ttl = Duration::from_millis(config.http.guest_token_ttl_ms.into());
     settings.trusted_proxies = config.trust.proxies.iter().filter_map(|range| range.parse().ok()).collect();
+    settings.proxy_protocol = config.trust.proxy_protocol;
+    settings.plain_keys = config.server.insecure;
     settings.cors = match config.http.cors_origins.as_slice() {
         [] => Cors::Off,
         origins if origins.iter().any(|origin| origin == "*") => Cors::Any,

@@ -1,5 +1,6 @@
 //! Composition of the whole server: clock, keys, store, service, edges, metrics; and its life from start to drain.
 
+mod certificates;
 mod compose;
 mod lifecycle;
 mod stun_uris;
