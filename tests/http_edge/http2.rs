@@ -103,7 +103,7 @@ mod frame {
         [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
     }
 
-    /// `GET /livez` or, for a long one, `GET /livez/...`: pseudo-headers from the static table, the path as a literal.
+    /// `GET /livez`: pseudo-headers from the static table, the path as a literal.
     pub(super) fn get(stream: u32, flags: u8) -> Vec<u8> {
         let mut block = vec![0x82, 0x87, 0x01, 9];
         block.extend_from_slice(b"localhost");
@@ -116,9 +116,9 @@ mod frame {
         frame(3, 0, stream, &8_u32.to_be_bytes())
     }
 
-    /// An increment of nothing is an error of its stream.
-    pub(super) fn empty_window_update(stream: u32) -> Vec<u8> {
-        frame(8, 0, stream, &[0; 4])
+    /// A window that is opened too far is an error of its stream, which the server has to reset.
+    pub(super) fn window_overflow(stream: u32) -> Vec<u8> {
+        frame(8, 0, stream, &0x7FFF_FFFF_u32.to_be_bytes())
     }
 
     pub(super) fn continuation(stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -236,7 +236,7 @@ async fn case_h7_floods_end_their_own_connection_and_no_other() {
     let odd = |n: u32| 2 * n + 1;
     let resets: Vec<u8> = (0..200).flat_map(|n| [frame::get(odd(n), whole), frame::reset(odd(n))].concat()).collect();
     let made_you: Vec<u8> = (0..1_200)
-        .flat_map(|n| [frame::get(odd(n), frame::END_HEADERS), frame::empty_window_update(odd(n))].concat())
+        .flat_map(|n| [frame::get(odd(n), frame::END_HEADERS), frame::window_overflow(odd(n))].concat())
         .collect();
     let endless: Vec<u8> = std::iter::once(frame::get(1, frame::END_STREAM))
         .chain((0..200).map(|_| frame::continuation(1, &[0x40, 1, b'x', 1, b'y'].repeat(3_000))))
