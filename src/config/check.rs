@@ -65,6 +65,7 @@ impl Config {
         if let Some(range) = self.trust.proxies.iter().find(|range| range.parse::<Cidr>().is_err()) {
             refuse("trust.proxies", "addresses or ranges like 10.0.0.0/8", range);
         }
+        self.check_transport(errors);
         self.check_dev_addresses(errors);
         self.check_tenants(errors);
         self.check_admission(errors);

@@ -14,6 +14,7 @@ mod print;
 mod sections;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod value;
 
 pub use admission::{AdmissionSection, AdmissionStore, DEV_HOST_KEY, DEV_PROFILE, HostEntry, Profile};
@@ -26,6 +27,7 @@ pub use sections::{
     LogSection, OperatorSection, PresenceSection, ServerSection, SnapshotSection, StoreKind, Tenant, TrustSection,
     TurnSection, UdpSection,
 };
+pub use tls::{CertificateFileError, CertificateFiles, TlsSection};
 
 use crate::credentials::Secret;
 use crate::domain::Limits;
@@ -42,6 +44,8 @@ pub struct Config {
     pub dev: bool,
     /// `[server]`
     pub server: ServerSection,
+    /// `[tls]`
+    pub tls: TlsSection,
     /// `[operator]`
     pub operator: OperatorSection,
     /// `[[tenant]]`, by [`TenantId`](crate::domain::TenantId).

@@ -44,6 +44,8 @@ pub struct ServerSection {
     pub metrics: Option<SocketAddr>,
     /// The store.
     pub store: StoreKind,
+    /// Operators' keys are taken also where somebody on the way could read them.
+    pub insecure: bool,
     /// STUN URIs handed out; derived from the UDP listeners when empty.
     pub stun: Vec<String>,
 }
@@ -56,6 +58,7 @@ impl Default for ServerSection {
             udp_auth: vec![loopback(3479)],
             metrics: None,
             store: StoreKind::Lane,
+            insecure: false,
             stun: Vec::new(),
         }
     }
@@ -250,6 +253,8 @@ impl Default for TurnSection {
 pub struct TrustSection {
     /// Address ranges of proxies whose `X-Forwarded-For` counts.
     pub proxies: Vec<String>,
+    /// Every connection of the HTTP listener begins with a header of the PROXY protocol, version 2, from one of them.
+    pub proxy_protocol: bool,
 }
 
 /// `[http]` and `[rates]`

@@ -230,3 +230,32 @@ fn limits_that_do_not_go_together_say_what_was_expected_and_seen() {
     let text = problems("[limits]\nlistings = 250000");
     assert_eq!(text, "configuration: `limits.idempotency`: expected an integer from 260000 to 16000000, seen 250000");
 }
+
+#[test]
+fn a_certificate_is_checked_with_its_key_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let made = |name: &str| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        std::fs::write(path(&format!("{name}.cert")), made.cert.pem()).unwrap();
+        std::fs::write(path(&format!("{name}.key")), made.signing_key.serialize_pem()).unwrap();
+    };
+    made("a");
+    made("b");
+    let text = |certificate: &str, key: &str| {
+        format!("[tls]\ncertificate_file = {:?}\nkey_file = {:?}\n", path(certificate), path(key))
+    };
+    assert_eq!(parse(&text("a.cert", "a.key")).unwrap().tls.files().unwrap().key, path("a.key"));
+    let refused = problems(&text("a.cert", "b.key"));
+    assert!(refused.contains("`tls.certificate_file`: expected PEM that goes together"), "{refused}");
+    let refused = problems(&text("a.cert", "a.cert"));
+    assert!(
+        refused.contains("`tls.key_file`: expected PEM that goes together") && !refused.contains("BEGIN"),
+        "{refused}"
+    );
+    assert!(problems(&text("a.cert", "none")).contains("none: expected a readable file"));
+    let alone = problems(&format!("[tls]\ncertificate_file = {:?}", path("a.cert")));
+    assert!(alone.contains("`tls.key_file`: expected a key beside tls.certificate_file, seen none"), "{alone}");
+    let proxies = problems("[trust]\nproxy_protocol = true");
+    assert!(proxies.contains("`trust.proxies`: expected the proxies that speak the PROXY protocol, seen none"));
+}

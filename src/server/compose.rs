@@ -1,11 +1,12 @@
 //! From a configuration to a running server.
 
+use super::certificates;
 use super::commands;
 use super::stun_uris::stun_uris;
 use super::ticker::Ticker;
 use super::{Addresses, Server};
 use crate::clock::{SharedClock, StampClock, SystemClock};
-use crate::config::{Browse, Config, StoreKind, Tenant};
+use crate::config::{Browse, CertificateFileError, Config, StoreKind, Tenant};
 use crate::domain::InstanceId;
 use crate::domain::limits::LimitsError;
 use crate::edge::http::{
@@ -49,6 +50,10 @@ pub enum StartError {
     Thread(io::Error),
     /// The command plane's store could not be opened, or its parts don't fit.
     Admission(String),
+    /// The certificate can't be used.
+    Certificate(CertificateFileError),
+    /// Signals can't be listened to.
+    Signals(io::Error),
     /// A tenant's settings were refused by an edge.
     Tenant {
         /// The tenant.
@@ -66,6 +71,8 @@ impl fmt::Display for StartError {
             Self::Bind { key, wanted, error } => write!(f, "{key}: {wanted} could not be bound: {error}"),
             Self::Thread(error) => write!(f, "a thread could not be started: {error}"),
             Self::Admission(reason) => write!(f, "admission: {reason}"),
+            Self::Certificate(error) => error.fmt(f),
+            Self::Signals(error) => write!(f, "signals can't be listened to: {error}"),
             Self::Tenant { name, reason } => write!(f, "tenant {name}: {reason}"),
         }
     }
@@ -108,6 +115,8 @@ impl Server {
         let mut settings = http_settings(&config, &keys, &text)?;
         settings.commands =
             running.as_ref().map(|running| commands::settings(&config, running.plane.clone())).transpose()?;
+        let watch = certificates::settings(&config.tls).map_err(StartError::Certificate)?;
+        settings.tls = watch.as_ref().map(|(tls, _)| tls.clone());
         let http =
             HttpServer::bind(settings, service.clone()).await.map_err(bind_error("server.http", config.server.http))?;
         let due = Arc::new(DueGauge::default());
@@ -120,6 +129,9 @@ impl Server {
         });
         if let Some(running) = &running {
             commands::watch_due(&mut upkeep, running.plane.clone(), due);
+        }
+        if let Some((_, watch)) = watch {
+            upkeep.spawn(watch.run().map_err(StartError::Signals)?);
         }
         let metrics = serve_metrics(instance, config.server.metrics, text.clone(), &mut upkeep).await?;
         let http_address = http.local_addr().map_err(bind_error("server.http", config.server.http))?;
@@ -222,6 +234,8 @@ fn http_settings(config: &Config, keys: &InstanceKeys, text: &MetricsText) -> Re
     settings.operators = config.operator.keys.iter().map(KeyFingerprint::of).collect();
     settings.guest_token_ttl = Duration::from_millis(config.http.guest_token_ttl_ms.into());
     settings.trusted_proxies = config.trust.proxies.iter().filter_map(|range| range.parse().ok()).collect();
+    settings.proxy_protocol = config.trust.proxy_protocol;
+    settings.plain_keys = config.server.insecure;
     settings.cors = match config.http.cors_origins.as_slice() {
         [] => Cors::Off,
         origins if origins.iter().any(|origin| origin == "*") => Cors::Any,

@@ -1,5 +1,6 @@
 //! Composition of the whole server: clock, keys, store, service, edges, metrics; and its life from start to drain.
 
+mod certificates;
 mod commands;
 mod compose;
 mod lifecycle;

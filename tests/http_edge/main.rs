@@ -4,5 +4,8 @@ mod bounds;
 mod browse;
 mod express;
 mod harness;
+mod http2;
 mod life;
 mod order;
+mod proxies;
+mod tls;

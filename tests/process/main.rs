@@ -20,4 +20,5 @@ mod retries;
 mod secrets;
 mod server;
 mod three;
+mod transport;
 mod udp;

@@ -43,6 +43,13 @@ pub(super) static KEYS: &[Key<Config>] = &[
         Access::Texts { get: |c| &c.trust.proxies, set: |c, value| c.trust.proxies = value }
     ),
     key!(
+        "trust.proxy_protocol",
+        "true or false",
+        "Every HTTP connection has to begin with a PROXY protocol header (version 2) from one of trust.proxies; others are closed.",
+        "",
+        Access::Flag { get: |c| c.trust.proxy_protocol, set: |c, value| c.trust.proxy_protocol = value }
+    ),
+    key!(
         "http.cors_origins",
         "origins",
         "Web pages that may read listings from a browser; \"*\" stands for all.",
@@ -74,6 +81,12 @@ pub(super) static KEYS: &[Key<Config>] = &[
         100..=60_000,
         "An answer has to be taken in this time.",
         http.limits.write_timeout
+    ),
+    millis!(
+        "http.connection_age_ms",
+        1_000..=86_400_000,
+        "A connection of this age ends with its next answer, so that clients spread over a proxy's servers anew.",
+        http.limits.connection_age
     ),
     count!("http.body_bytes", 4_096..=1_048_576, "bytes", "Longest body on directory routes.", http.limits.body_bytes),
     number!(

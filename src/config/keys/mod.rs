@@ -143,10 +143,11 @@ mod lifetimes;
 mod limits;
 mod server;
 mod tenant;
+mod tls;
 
 /// Every key outside of `[[tenant]]`, in the order in which they are printed.
 pub(crate) fn keys() -> impl Iterator<Item = &'static Key<Config>> + Clone {
-    [server::KEYS, limits::KEYS, lifetimes::KEYS, edges::KEYS, admission::KEYS].into_iter().flatten()
+    [server::KEYS, tls::KEYS, limits::KEYS, lifetimes::KEYS, edges::KEYS, admission::KEYS].into_iter().flatten()
 }
 
 /// Every key of a `[[tenant]]`.

@@ -45,6 +45,13 @@ pub(super) static KEYS: &[Key<Config>] = &[
         }
     ),
     key!(
+        "server.insecure",
+        "true or false",
+        "Takes operators' keys over plain HTTP from other machines too, where anybody on the way can read them. Not needed with TLS or behind a proxy of trust.proxies.",
+        "",
+        Access::Flag { get: |c| c.server.insecure, set: |c, value| c.server.insecure = value }
+    ),
+    key!(
         "server.stun",
         "URIs",
         "STUN URIs that clients are told. Without it they follow from the UDP listeners; set it where those are wildcards or behind a mapped address.",

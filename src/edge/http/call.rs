@@ -4,11 +4,12 @@
 use super::auth::host::HostCredential;
 use super::auth::{AuthError, Identity, Now};
 use super::body::{BodyLimits, read_json};
-use super::connection::{Admission, Connection};
+use super::connection::Connection;
 use super::edge::Edge;
 use super::limiter::Wait;
 use super::problem::Problem;
 use super::query::Query;
+use super::registry::Admission;
 use super::routes::{CallerKind, Endpoint, Routed};
 use super::settings::{BrowsePolicy, TenantSettings};
 use crate::domain::{AttemptId, Failure, ListingId, Principal, Source, TenantId};
@@ -26,8 +27,10 @@ use std::sync::Arc;
 pub(super) struct Link {
     pub(super) connection: Arc<Connection>,
     pub(super) admission: Arc<Admission>,
-    /// The other end of the socket: a client, or a proxy.
+    /// The other end of the socket, or whom a trusted proxy said it speaks for: a client, or a proxy.
     pub(super) peer: IpAddr,
+    /// Nobody on the way can read along: TLS, this machine, or a trusted proxy, whose operator has seen to it.
+    pub(super) confidential: bool,
 }
 
 /// A routed request.
@@ -193,6 +196,11 @@ impl Edge {
     /// Refuses everyone but operators.
     pub(super) fn operator(&self, call: &Call<'_>) -> Result<(), Problem> {
         debug_assert_eq!(call.routed.route.caller, CallerKind::Operator);
+        // Before the key is looked at, so that nothing is learnt about a key that must not be sent this way.
+        if !call.link.confidential && !self.plain_keys && call.headers().contains_key(AUTHORIZATION) {
+            let detail = "operators' keys are taken over TLS, from this machine or from a trusted proxy only";
+            return Err(Problem::forbidden(detail).reason("plain_http"));
+        }
         match self.auth.identify(call.headers(), None, call.now) {
             Ok(Identity::Operator) => Ok(()),
             Ok(Identity::Principal { .. } | Identity::Host(_)) => {

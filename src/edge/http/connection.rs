@@ -1,28 +1,29 @@
-//! Connections: how many there may be, which one goes first, and what the I/O and the requests of one tell each other.
+//! What the I/O, the requests and the registry tell each other about one connection.
 
 use super::framing::Flaw;
-use crate::domain::Source;
-use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Poll, Waker};
 use tokio::time::{Duration, Instant};
 
-/// In place of an idle time: a request is in progress.
-const BUSY: u64 = u64::MAX;
+/// In place of an idle time, plus their number: requests are in progress.
+const BUSY: u64 = 1 << 63;
 /// In place of an idle time: the connection was chosen to make room.
-const EVICTED: u64 = u64::MAX - 1;
+const EVICTED: u64 = u64::MAX;
 /// In place of a flawed request's number: there is none.
 const NO_FLAW: u64 = u64::MAX;
 
 /// What the I/O, the requests and the registry share about one connection.
 ///
 /// All fields are independent facts, each read and changed by single atomic steps; no other memory is published through
-/// them, so `Relaxed` is enough. The requests of one connection follow each other in one task.
+/// them, so `Relaxed` is enough.
 #[derive(Debug)]
 pub(super) struct Connection {
     opened: Instant,
-    /// Milliseconds from `opened` to the last moment without a request in progress, or [`BUSY`], or [`EVICTED`].
+    /// Milliseconds from `opened` to the last moment without a request in progress, or [`BUSY`] and how many are, or
+    /// [`EVICTED`].
     idle_since_ms: AtomicU64,
     requests: AtomicU64,
     /// `request << 1 | kind`.
@@ -52,22 +53,31 @@ impl Connection {
 
     /// A request's headers have arrived whole. Its number, from 1; `None` when the connection is being closed to make room.
     pub(super) fn begin_request(&self) -> Option<u64> {
-        let claimed = self
-            .idle_since_ms
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| (state != EVICTED).then_some(BUSY));
+        let one_more = |state| match state {
+            EVICTED => None,
+            busy if busy >= BUSY => Some(busy + 1),
+            _ => Some(BUSY + 1),
+        };
+        let claimed = self.idle_since_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         claimed.ok().map(|_| self.requests.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// The answer was handed to hyper.
     pub(super) fn end_request(&self) {
-        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(EVICTED - 1);
-        let _ = self.idle_since_ms.compare_exchange(BUSY, now, Ordering::Relaxed, Ordering::Relaxed);
+        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(BUSY).min(BUSY - 1);
+        let one_less = |state| match state {
+            EVICTED => None,
+            busy if busy > BUSY + 1 => Some(busy - 1),
+            busy if busy == BUSY + 1 => Some(now),
+            _ => None,
+        };
+        let _ = self.idle_since_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 
     /// Counts a request that was answered within one step of the connection's task, so many milliseconds after it was
     /// opened. False when the connection is being closed to make room, or has a request in progress: then there was none.
     pub(super) fn answer_at_once(&self, since_opened_ms: u64) -> bool {
-        let idle = |state: u64| (state != EVICTED && state != BUSY).then_some(since_opened_ms.min(EVICTED - 1));
+        let idle = |state: u64| (state < BUSY).then_some(since_opened_ms.min(BUSY - 1));
         let answered = self.idle_since_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, idle).is_ok();
         if answered {
             self.requests.fetch_add(1, Ordering::Relaxed);
@@ -83,8 +93,8 @@ impl Connection {
     /// Since when no request has been in progress; `None` while one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         match self.idle_since_ms.load(Ordering::Relaxed) {
-            BUSY => None,
             EVICTED => Some(self.opened),
+            busy if busy >= BUSY => None,
             ms => Some(self.opened + Duration::from_millis(ms)),
         }
     }
@@ -137,199 +147,35 @@ impl Connection {
     }
 
     /// Makes the connection's task look.
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         let waker = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
-    fn evict(&self, seen: u64) -> bool {
-        let won = self.idle_since_ms.compare_exchange(seen, EVICTED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    /// Chooses the connection to make room, unless a request is in progress.
+    pub(super) fn evict(&self) -> bool {
+        let idle = |state: u64| (state < BUSY).then_some(EVICTED);
+        let won = self.idle_since_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, idle).is_ok();
         if won {
             self.wake();
         }
         won
     }
-}
 
-/// All open connections, against the ceilings.
-pub(super) struct Registry {
-    max: usize,
-    max_per_source: usize,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    entries: HashMap<u64, Entry>,
-    next: u64,
-    /// Connections that count: all but those with a waiting long poll, which have a ceiling of their own.
-    counted: usize,
-    per_source: HashMap<Source, usize>,
-    /// What has been ordered of all connections, those to come included.
-    last_answer: bool,
-    close_idle: bool,
-}
-
-struct Entry {
-    connection: Arc<Connection>,
-    /// `None` for a trusted proxy, which stands for many sources.
-    source: Option<Source>,
-    counted: bool,
-}
-
-impl Registry {
-    pub(super) fn new(max: usize, max_per_source: usize) -> Arc<Self> {
-        Arc::new(Self { max, max_per_source, inner: Mutex::new(Inner::default()) })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // The lock guards counts only; a panic between two of its lines can't leave them worse than off by one.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets a connection in, closing the longest idle one for it at a ceiling. `None` when every other one is busy.
-    pub(super) fn admit(self: &Arc<Self>, connection: Arc<Connection>, source: Option<Source>) -> Option<Admission> {
-        let mut inner = self.lock();
-        inner.make_room(self.max, self.max_per_source, source, None).then(|| {
-            let id = inner.next;
-            inner.next += 1;
-            inner.order(&connection);
-            inner.entries.insert(id, Entry { connection, source, counted: false });
-            inner.count(id);
-            Admission { registry: Arc::clone(self), id }
+    /// Runs what comes before the first request. `None` when the connection has to make room, or nobody waits for requests
+    /// any more.
+    pub(super) async fn while_wanted<T>(&self, entering: impl Future<Output = T>) -> Option<T> {
+        let mut entering = pin!(entering);
+        poll_fn(|cx| {
+            self.wake_by(cx.waker());
+            if self.is_evicted() || self.closes_when_idle() {
+                return Poll::Ready(None);
+            }
+            entering.as_mut().poll(cx).map(Some)
         })
-    }
-
-    /// From now on an answer is its connection's last.
-    pub(super) fn end_all_with_next_answer(&self) {
-        let mut inner = self.lock();
-        inner.last_answer = true;
-        inner.order_all();
-    }
-
-    /// From now on also waiting for a request is its connection's end.
-    pub(super) fn close_all_when_idle(&self) {
-        let mut inner = self.lock();
-        (inner.last_answer, inner.close_idle) = (true, true);
-        inner.order_all();
-    }
-
-    /// Open connections that count against the ceiling.
-    #[cfg(test)]
-    fn counted(&self) -> usize {
-        self.lock().counted
-    }
-
-    /// Open connections, long polls included.
-    pub(super) fn open(&self) -> usize {
-        self.lock().entries.len()
-    }
-}
-
-impl Inner {
-    fn order(&self, connection: &Connection) {
-        if self.last_answer {
-            connection.end_with_next_answer();
-        }
-        if self.close_idle {
-            connection.close_when_idle();
-        }
-    }
-
-    fn order_all(&self) {
-        for entry in self.entries.values() {
-            self.order(&entry.connection);
-            entry.connection.wake();
-        }
-    }
-
-    /// Evicts at most one connection for each ceiling that is reached. Costs a scan over the connections, only at a ceiling.
-    fn make_room(&mut self, max: usize, max_per_source: usize, source: Option<Source>, but: Option<u64>) -> bool {
-        let of_source = source.and_then(|source| self.per_source.get(&source)).copied().unwrap_or(0);
-        let source_ok = of_source < max_per_source || self.evict_longest_idle(source, but);
-        source_ok && (self.counted < max || self.evict_longest_idle(None, but))
-    }
-
-    fn evict_longest_idle(&mut self, source: Option<Source>, but: Option<u64>) -> bool {
-        loop {
-            let longest = self
-                .entries
-                .iter()
-                .filter(|(id, entry)| {
-                    entry.counted && Some(**id) != but && (source.is_none() || entry.source == source)
-                })
-                .filter_map(|(id, entry)| Some((entry.connection.idle_since()?, *id, &entry.connection)))
-                .min_by_key(|(at, id, _)| (*at, *id));
-            let Some((_, id, connection)) = longest else { return false };
-            let seen = connection.idle_since_ms.load(Ordering::Relaxed);
-            let won = seen != BUSY && connection.evict(seen);
-            if won {
-                self.uncount(id);
-                return true;
-            }
-        }
-    }
-
-    fn count(&mut self, id: u64) {
-        let Some(entry) = self.entries.get_mut(&id).filter(|entry| !entry.counted) else { return };
-        entry.counted = true;
-        self.counted += 1;
-        if let Some(source) = entry.source {
-            *self.per_source.entry(source).or_default() += 1;
-        }
-    }
-
-    fn uncount(&mut self, id: u64) {
-        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.counted) else { return };
-        entry.counted = false;
-        self.counted -= 1;
-        let Some(source) = entry.source else { return };
-        if let Some(count) = self.per_source.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                self.per_source.remove(&source);
-            }
-        }
-    }
-}
-
-/// A connection's place; given back when dropped.
-pub(super) struct Admission {
-    registry: Arc<Registry>,
-    id: u64,
-}
-
-impl Admission {
-    /// Moves the connection out of the connection ceilings for as long as a long poll waits on it.
-    pub(super) fn long_poll(&self) -> LongPoll<'_> {
-        self.registry.lock().uncount(self.id);
-        LongPoll { admission: self }
-    }
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        let mut inner = self.registry.lock();
-        inner.uncount(self.id);
-        inner.entries.remove(&self.id);
-    }
-}
-
-/// A waiting long poll. At its end its connection counts again: another idle one makes room, or the ceiling is passed by
-/// one until this connection ends, so at most by the ceiling of long polls.
-pub(super) struct LongPoll<'a> {
-    admission: &'a Admission,
-}
-
-impl Drop for LongPoll<'_> {
-    fn drop(&mut self) {
-        let registry = &self.admission.registry;
-        let mut inner = registry.lock();
-        let source = inner.entries.get(&self.admission.id).and_then(|entry| entry.source);
-        inner.make_room(registry.max, registry.max_per_source, source, Some(self.admission.id));
-        inner.count(self.admission.id);
+        .await
     }
 }
 
@@ -337,76 +183,20 @@ impl Drop for LongPoll<'_> {
 mod tests {
     use super::*;
 
-    fn source(n: u32) -> Option<Source> {
-        Some(Source::V4(n))
-    }
-
-    fn open(registry: &Arc<Registry>, from: u32, age_ms: u64) -> Option<(Arc<Connection>, Admission)> {
-        let connection = Arc::new(Connection::new(Instant::now() - Duration::from_millis(age_ms)));
-        registry.admit(Arc::clone(&connection), source(from)).map(|admission| (connection, admission))
-    }
-
-    fn is_evicted(connection: &Connection) -> bool {
-        connection.begin_request().is_none()
-    }
-
     #[test]
-    fn at_the_ceiling_the_longest_idle_connection_goes_first() {
-        let registry = Registry::new(3, 3);
-        let (oldest, _a) = open(&registry, 1, 3_000).unwrap();
-        let (middle, _b) = open(&registry, 2, 2_000).unwrap();
-        let (newest, _c) = open(&registry, 3, 1_000).unwrap();
-        oldest.begin_request();
-        let (_, _d) = open(&registry, 4, 0).unwrap();
-        assert!(is_evicted(&middle), "the oldest is busy, the next oldest goes");
-        assert!(!is_evicted(&oldest) && !is_evicted(&newest));
-        assert_eq!(registry.counted(), 3);
-        middle.end_request();
-        assert!(is_evicted(&middle), "an evicted connection stays evicted");
-    }
-
-    #[test]
-    fn nobody_is_let_in_when_all_others_are_busy() {
-        let registry = Registry::new(1, 1);
-        let (busy, _a) = open(&registry, 1, 10).unwrap();
-        busy.begin_request();
-        assert!(open(&registry, 2, 0).is_none());
-        busy.end_request();
-        assert!(open(&registry, 2, 0).is_some());
-    }
-
-    #[test]
-    fn one_source_makes_room_among_its_own() {
-        let registry = Registry::new(10, 2);
-        let (other, _a) = open(&registry, 1, 9_000).unwrap();
-        let (first, _b) = open(&registry, 2, 2_000).unwrap();
-        let (_second, _c) = open(&registry, 2, 1_000).unwrap();
-        let (_third, _d) = open(&registry, 2, 0).unwrap();
-        assert!(is_evicted(&first) && !is_evicted(&other));
-        let proxies: Vec<_> = (0..5)
-            .map(|_| {
-                registry.admit(Arc::new(Connection::new(Instant::now())), None).expect("a trusted proxy has no source")
-            })
-            .collect();
-        assert_eq!(registry.open(), 9);
-        drop(proxies);
-        assert_eq!(registry.open(), 4);
-    }
-
-    #[test]
-    fn a_waiting_long_poll_does_not_count_and_its_connection_counts_again_after() {
-        let registry = Registry::new(1, 1);
-        let (waiting, admission) = open(&registry, 1, 10).unwrap();
-        waiting.begin_request();
-        let poll = admission.long_poll();
-        assert_eq!((registry.counted(), registry.open()), (0, 1));
-        let (idle, _other) = open(&registry, 1, 5).unwrap();
-        drop(poll);
-        assert!(is_evicted(&idle), "the one that returns takes the place of an idle one");
-        assert_eq!(registry.counted(), 1);
-        drop(admission);
-        assert_eq!(registry.counted(), 0);
-        assert!(registry.lock().per_source.is_empty(), "no entry outlives its connections");
+    fn a_connection_is_idle_when_the_last_of_its_requests_has_ended() {
+        let connection = Connection::new(Instant::now());
+        assert_eq!((connection.begin_request(), connection.begin_request()), (Some(1), Some(2)));
+        connection.end_request();
+        assert!(connection.idle_since().is_none() && !connection.evict(), "one is still in progress");
+        assert!(!connection.answer_at_once(0));
+        connection.end_request();
+        assert!(connection.idle_since().is_some() && connection.answer_at_once(0));
+        assert_eq!(connection.requests(), 3);
+        assert!(connection.evict() && connection.is_evicted());
+        assert_eq!(connection.begin_request(), None);
+        connection.end_request();
+        assert!(connection.is_evicted(), "an evicted connection stays evicted");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::commands::Commands;
 use super::cors::CorsPolicy;
 use super::express::Heads;
 use super::forwarded::{Cidr, client_address};
-use super::framing::Flaw;
+use super::framing::{Flaw, HEADERS_MAX};
 use super::handlers;
 use super::headers::{FORWARDED_FOR, REQUEST_ID, TRACEPARENT, request_id, traceparent};
 use super::limiter::Limiter;
@@ -16,6 +16,7 @@ use super::problem::Problem;
 use super::raw::RawAnswers;
 use super::routes::{NoRoute, Routed, Router};
 use super::settings::{HttpLimits, HttpSettings, MetricsText};
+use super::tls::Tls;
 use super::tracked::{OpenRequest, Tracked};
 use crate::clock::Clock;
 use crate::domain::MonoTime;
@@ -26,6 +27,7 @@ use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Version};
 use std::future::{Future, poll_fn};
+use std::io;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -43,7 +45,10 @@ pub(super) struct Edge {
     pub(super) metrics: HttpMetrics,
     pub(super) metrics_text: Option<MetricsText>,
     pub(super) openapi: Bytes,
-    pub(super) trusted_proxies: Vec<Cidr>,
+    trusted_proxies: Vec<Cidr>,
+    pub(super) proxy_protocol: bool,
+    pub(super) tls: Option<Tls>,
+    pub(super) plain_keys: bool,
     pub(super) raw_answers: Arc<RawAnswers>,
     pub(super) heads: Heads,
     pub(super) commands: Option<Commands>,
@@ -53,13 +58,14 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    pub(super) fn new(mut settings: HttpSettings, service: Arc<Service>) -> Self {
+    /// Fails only where TLS can't be set up.
+    pub(super) fn new(mut settings: HttpSettings, service: Arc<Service>) -> io::Result<Self> {
         let instance = service.instance();
         // 32 hex digits are a legal header value.
         let header = HeaderValue::from_str(&instance.to_string()).unwrap_or(HeaderValue::from_static(""));
         let cors = CorsPolicy::new(settings.cors.clone());
         let auth = Authenticator::from_settings(&mut settings, instance);
-        Self {
+        Ok(Self {
             commands: settings.commands.map(Commands::new),
             raw_answers: Arc::new(RawAnswers::new(&header)),
             heads: Heads::new(&header, cors.varies()),
@@ -70,11 +76,24 @@ impl Edge {
             metrics_text: settings.metrics,
             openapi: Bytes::from(super::openapi::openapi_json()),
             trusted_proxies: settings.trusted_proxies,
+            proxy_protocol: settings.proxy_protocol,
+            tls: settings.tls.map(Tls::new).transpose()?,
+            plain_keys: settings.plain_keys,
             router: Router::new(),
             cors,
             instance: header,
             service,
-        }
+        })
+    }
+
+    /// Whether HTTP is the first thing on a connection.
+    pub(super) fn is_direct(&self) -> bool {
+        self.tls.is_none() && !self.proxy_protocol
+    }
+
+    /// Whether the address is a trusted proxy's.
+    pub(super) fn is_proxy(&self, address: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|range| range.contains(address))
     }
 
     pub(super) fn now(&self) -> Now {
@@ -150,6 +169,9 @@ impl Edge {
             Some(Flaw::HeadersTooLarge) => return Problem::headers_too_large().into_answer(),
             None => {}
         }
+        if parts.version == Version::HTTP_2 && parts.headers.len() > HEADERS_MAX {
+            return Problem::headers_too_large().into_answer();
+        }
         if !names_its_host(parts) {
             return Problem::invalid_header(&HOST, "must be given exactly once").and_close().into_answer();
         }
@@ -194,7 +216,8 @@ impl Edge {
         if matches!(parts.method, Method::GET | Method::HEAD) {
             answer = self.cors.dress(answer, &parts.headers);
         }
-        if link.connection.is_ending() && !answer.headers().contains_key(CONNECTION) {
+        if parts.version != Version::HTTP_2 && link.connection.is_ending() && !answer.headers().contains_key(CONNECTION)
+        {
             answer = answer.close();
         }
         answer
@@ -202,11 +225,21 @@ impl Edge {
 }
 
 /// RFC 9112 section 3.2: one `Host`, which only HTTP/1.0 may leave out. With two of them a proxy in front and this server
-/// may mean different ones.
+/// may mean different ones. In HTTP/2 `:authority` takes its place, and a `Host` beside it says the same (RFC 9113 section
+/// 8.3.1).
 fn names_its_host(parts: &Parts) -> bool {
     let mut hosts = parts.headers.get_all(HOST).iter();
     let first = hosts.next();
-    hosts.next().is_none() && (first.is_some() || parts.version == Version::HTTP_10)
+    if hosts.next().is_some() {
+        return false;
+    }
+    match (parts.version, parts.uri.authority(), first) {
+        (Version::HTTP_2, Some(authority), Some(host)) => {
+            host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
+        }
+        (Version::HTTP_2, authority, first) => authority.is_some() || first.is_some(),
+        (version, _, first) => first.is_some() || version == Version::HTTP_10,
+    }
 }
 
 /// The method as a bounded label.

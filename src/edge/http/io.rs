@@ -28,6 +28,35 @@ pub(super) struct Deadlines {
     pub(super) write: Duration,
 }
 
+/// The time that an answer's client has to take it.
+#[derive(Debug)]
+pub(super) struct WriteDeadline {
+    after: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl WriteDeadline {
+    pub(super) fn new(after: Duration) -> Self {
+        Self { after, timer: None }
+    }
+
+    /// `written`, unless it has been pending since before the deadline. The time runs from the first one that would block.
+    pub(super) fn bound<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            return written;
+        }
+        let after = self.after;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + after)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the answer was not taken in time")))
+    }
+
+    /// The answer is out.
+    pub(super) fn clear(&mut self) {
+        self.timer = None;
+    }
+}
+
 /// A stream under deadlines, with an eye on its framing.
 pub(super) struct GuardedIo<S> {
     stream: S,
@@ -40,7 +69,9 @@ pub(super) struct GuardedIo<S> {
     read_timer: Pin<Box<Sleep>>,
     /// Whom the timer wakes, once it has been polled with its present deadline.
     armed: Option<Waker>,
-    write_timer: Option<Pin<Box<Sleep>>>,
+    write: WriteDeadline,
+    /// The first head counts from here: after whatever had to come before it.
+    began: Instant,
     raw_answers: Arc<RawAnswers>,
     /// Nothing was written since the last flush: the next bytes begin an answer.
     at_start: bool,
@@ -70,16 +101,17 @@ impl<S> GuardedIo<S> {
         connection: Arc<Connection>,
         raw_answers: Arc<RawAnswers>,
     ) -> Self {
-        let first = connection.opened() + deadlines.head;
+        let began = Instant::now();
         Self {
             stream,
             deadlines,
             connection,
             framing: Framing::new(),
             head_since: None,
-            read_timer: Box::pin(sleep_until(first)),
+            read_timer: Box::pin(sleep_until(began + deadlines.head)),
             armed: None,
-            write_timer: None,
+            write: WriteDeadline::new(deadlines.write),
+            began,
             raw_answers,
             at_start: true,
             substitute: Bytes::new(),
@@ -112,7 +144,7 @@ impl<S> GuardedIo<S> {
     fn read_deadline(&self) -> Option<Instant> {
         let idle_since = self.connection.idle_since()?;
         Some(match self.head_since {
-            _ if self.connection.requests() == 0 => self.connection.opened() + self.deadlines.head,
+            _ if self.connection.requests() == 0 => self.began + self.deadlines.head,
             Some(since) => since + self.deadlines.head,
             None => idle_since + self.deadlines.idle,
         })
@@ -149,13 +181,6 @@ impl<S> GuardedIo<S> {
         }
         Poll::Pending
     }
-
-    fn poll_write_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let deadline = self.deadlines.write;
-        let timer = self.write_timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + deadline)));
-        ready!(timer.as_mut().poll(cx));
-        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the answer was not taken in time"))
-    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for GuardedIo<S> {
@@ -189,13 +214,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for GuardedIo<S> {
 }
 
 impl<S: AsyncWrite + Unpin> GuardedIo<S> {
-    fn bounded(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        match written {
-            Poll::Ready(result) => Poll::Ready(result),
-            Poll::Pending => self.poll_write_deadline(cx).map(Err),
-        }
-    }
-
     /// Takes note of an answer's beginning. True when its bytes are replaced and need not be written.
     fn replaces(&mut self, bytes: &[u8]) -> bool {
         let begins = std::mem::take(&mut self.at_start);
@@ -211,19 +229,16 @@ impl<S: AsyncWrite + Unpin> GuardedIo<S> {
         let Some(express) = self.express.as_mut().filter(|express| express.is_sending()) else {
             return Poll::Ready(Ok(()));
         };
-        match express.poll_send(Pin::new(&mut self.stream), cx) {
-            Poll::Ready(result) => {
-                self.write_timer = None;
-                Poll::Ready(result)
-            }
-            Poll::Pending => self.poll_write_deadline(cx).map(Err),
-        }
+        let sent = express.poll_send(Pin::new(&mut self.stream), cx);
+        ready!(self.write.bound(cx, sent))?;
+        self.write.clear();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_substitute(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.substitute.is_empty() {
             let written = Pin::new(&mut self.stream).poll_write(cx, &self.substitute);
-            match ready!(self.bounded(cx, written))? {
+            match ready!(self.write.bound(cx, written))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => self.substitute.advance(written),
             }
@@ -238,7 +253,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
             return Poll::Ready(Ok(buf.len()));
         }
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.bounded(cx, written)
+        self.write.bound(cx, written)
     }
 
     fn poll_write_vectored(
@@ -251,7 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
             return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.bounded(cx, written)
+        self.write.bound(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -261,11 +276,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_express(cx))?;
         ready!(self.poll_substitute(cx))?;
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        ready!(self.write.bound(cx, flushed))?;
         self.at_start = true;
         // hyper flushes once its buffer is empty: the answer is out. It may have tried to read for the last time while
         // the request was in progress, so the wait for the next one begins here.
-        self.write_timer = None;
+        self.write.clear();
         let _ = self.poll_read_deadline(cx);
         Poll::Ready(Ok(()))
     }
@@ -274,7 +290,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
         if self.lingering.is_none() {
             ready!(self.poll_express(cx))?;
             ready!(self.poll_substitute(cx))?;
-            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+            ready!(self.write.bound(cx, shut))?;
             let until = Box::pin(sleep_until(Instant::now() + LINGER));
             self.lingering = Some(Linger { until, bytes_left: LINGER_BYTES });
         }

@@ -1,37 +1,30 @@
 //! The accept loop, and the end of it.
 
 use super::call::Link;
-use super::connection::{Connection, Registry};
+use super::connection::Connection;
 use super::edge::Edge;
-use super::express::Express;
-use super::io::{Deadlines, GuardedIo};
+use super::entry::{Entrant, refuse};
+use super::registry::{Ceiling, Registry};
 use super::settings::HttpSettings;
-use super::tracked::OpenRequest;
 use super::workers::Workers;
 use crate::domain::Source;
+use crate::domain::endpoint::fold;
 use crate::service::Service;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry as MetricsRegistry;
-use std::convert::Infallible;
-use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Poll, Waker};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
-/// Bytes that hyper holds of one connection's requests; a head that does not fit is refused with 431.
-const READ_BUFFER_BYTES: usize = 16 * 1024;
-/// How often token buckets are looked through for full ones.
+/// How often token buckets are looked through for full ones, and connections for old ones.
 const DECAY_EVERY: Duration = Duration::from_secs(5);
+/// Connections that are told at a time that there is no place for them; more are closed without a word.
+const REFUSALS_MAX: usize = 64;
 /// Pause after a failed accept: the process is out of descriptors, and trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -54,6 +47,7 @@ pub struct HttpServer {
     phase: watch::Sender<Phase>,
     open: Arc<AtomicUsize>,
     workers: Workers,
+    refusals: Arc<Semaphore>,
 }
 
 /// Steers a running [`HttpServer`] from outside. Clones steer the same server.
@@ -72,9 +66,10 @@ impl HttpServer {
         let limits = &settings.limits;
         let registry = Registry::new(limits.connections, limits.connections_per_source);
         let workers = Workers::start(settings.workers)?;
-        let edge = Arc::new(Edge::new(settings, service));
+        let edge = Arc::new(Edge::new(settings, service)?);
         let phase = watch::Sender::new(Phase::Serving);
-        Ok(Self { listener, edge, registry, phase, open: Arc::default(), workers })
+        let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+        Ok(Self { listener, edge, registry, phase, open: Arc::default(), workers, refusals })
     }
 
     /// Where it listens, with the port that was taken.
@@ -95,6 +90,9 @@ impl HttpServer {
     /// Adds the edge's metrics.
     pub fn register_metrics(&self, registry: &mut MetricsRegistry) {
         self.edge.metrics.register(registry);
+        if let Some(tls) = &self.edge.tls {
+            tls.register(registry);
+        }
     }
 
     /// Serves until [`HttpHandle::shutdown`]; then closes what is idle at once, lets requests in progress finish for at
@@ -130,27 +128,29 @@ impl HttpServer {
         if let Some(limiter) = &self.edge.limiter {
             limiter.decay(self.edge.mono());
         }
+        self.registry.end_aged(Instant::now(), self.edge.limits.connection_age);
     }
 
-    /// Finds a place for a connection and serves it in a task of its own. Without a place it is closed unanswered.
+    /// Finds a place for a connection and serves it in a task of its own.
     fn welcome(&self, stream: TcpStream, peer: SocketAddr, tasks: &mut JoinSet<()>, workers: &Workers) {
-        let proxy = self.edge.trusted_proxies.iter().any(|range| range.contains(peer.ip()));
+        let proxy = self.edge.is_proxy(peer.ip());
         let source = (!proxy).then(|| Source::of(peer.ip()));
         let connection = Arc::new(Connection::new(Instant::now()));
-        let Some(admission) = self.registry.admit(Arc::clone(&connection), source) else {
-            self.edge.metrics.refused("ceiling");
-            return;
+        let admission = match self.registry.admit(Arc::clone(&connection), source) {
+            Ok(admission) => admission,
+            Err(ceiling) => return self.refuse(stream, ceiling, tasks),
         };
         // Answers are written whole, so there is nothing to gather; without it small answers could wait for an ACK.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "connection lost before it was served");
             return;
         }
-        let link = Link { connection, admission: Arc::new(admission), peer: peer.ip() };
+        let confidential = proxy || fold(peer).ip().is_loopback();
+        let link = Link { connection, admission: Arc::new(admission), peer: peer.ip(), confidential };
         let edge = Arc::clone(&self.edge);
         let open = Arc::clone(&self.open);
         let Some(worker) = workers.least_busy() else {
-            tasks.spawn(serve(stream, edge, link, open));
+            tasks.spawn(Entrant { stream, link, open }.serve(edge));
             return;
         };
         // The worker's own reactor has to watch the socket.
@@ -158,12 +158,26 @@ impl HttpServer {
         let busy = worker.busy();
         let serving = async move {
             match moved.and_then(TcpStream::from_std) {
-                Ok(stream) => serve(stream, edge, link, open).await,
+                Ok(stream) => Entrant { stream, link, open }.serve(edge).await,
                 Err(error) => tracing::debug!(%error, "connection lost before it was served"),
             }
             drop(busy);
         };
         tasks.spawn_on(serving, worker.handle());
+    }
+
+    /// Tells a client that there is no place for its connection. Under TLS that would cost a handshake, and a proxy has not
+    /// said yet for whom it speaks: there it is closed without a word, and so it is while too many are being told.
+    fn refuse(&self, stream: TcpStream, ceiling: Ceiling, tasks: &mut JoinSet<()>) {
+        self.edge.metrics.refused(ceiling.reason());
+        let turn = Arc::clone(&self.refusals).try_acquire_owned();
+        if let (true, Ok(turn)) = (self.edge.is_direct(), turn) {
+            let answer = self.edge.raw_answers.full(ceiling);
+            tasks.spawn(async move {
+                refuse(stream, answer).await;
+                drop(turn);
+            });
+        }
     }
 }
 
@@ -171,52 +185,6 @@ impl HttpServer {
 async fn reached(phase: &mut watch::Receiver<Phase>, at: Phase) {
     // The sender lives in the server and its handles; when all are gone, so is everybody's interest.
     let _ = phase.wait_for(|phase| *phase >= at).await;
-}
-
-/// Serves one connection until either side ends it.
-async fn serve(stream: TcpStream, edge: Arc<Edge>, link: Link, open: Arc<AtomicUsize>) {
-    let _counted = edge.metrics.connection();
-    let limits = &edge.limits;
-    let deadlines = Deadlines { head: limits.header_timeout, idle: limits.idle_timeout, write: limits.write_timeout };
-    let io = GuardedIo::new(stream, deadlines, Arc::clone(&link.connection), Arc::clone(&edge.raw_answers));
-    let io = io.with_express(Express::new(Arc::clone(&edge), link.peer));
-    let service = service_fn(|request| {
-        let (edge, link) = (&edge, &link);
-        let begun = OpenRequest::begin(&link.connection, &open);
-        async move {
-            match begun {
-                Some(open) => Ok::<_, Infallible>(edge.respond(request, link, open).await),
-                // Chosen to make room a moment ago: the task ends here.
-                None => std::future::pending().await,
-            }
-        }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        // The I/O has deadlines of its own: hyper's single one would end idle connections too.
-        .header_read_timeout(None)
-        .max_buf_size(READ_BUFFER_BYTES)
-        .serve_connection(TokioIo::new(io), service);
-    let mut served = pin!(served);
-    let (mut woken_by, mut closing) = (None::<Waker>, false);
-    let ended = poll_fn(|cx| {
-        if !woken_by.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            link.connection.wake_by(cx.waker());
-            woken_by = Some(cx.waker().clone());
-        }
-        if link.connection.is_evicted() {
-            edge.metrics.refused("evicted");
-            return Poll::Ready(Ok(()));
-        }
-        if !closing && link.connection.closes_when_idle() {
-            closing = true;
-            served.as_mut().graceful_shutdown();
-        }
-        served.as_mut().poll(cx)
-    });
-    if let Err(error) = ended.await {
-        tracing::debug!(%error, "connection ended");
-    }
 }
 
 impl HttpHandle {

@@ -2,7 +2,8 @@
 //!
 //! [`HttpServer::bind`] takes the port, [`HttpServer::run`] serves until [`HttpHandle::shutdown`]. A request goes through
 //! `edge` (routing, what every answer carries), `call` (who may) and `handlers` (one function for each endpoint).
-//! Connections are hyper's, under the deadlines of `io`, the ceilings of `connection` and the second look of `framing`.
+//! A connection comes in through `entry` (whom a proxy speaks for, TLS) and is hyper's from then on: `http1` under the
+//! deadlines of `io` and the second look of `framing`, `http2` under a watch of its own, both under the ceilings of `registry`.
 
 mod answer;
 mod auth;
@@ -13,11 +14,14 @@ mod connection;
 mod cors;
 mod cursor;
 mod edge;
+mod entry;
 mod express;
 mod forwarded;
 mod framing;
 mod handlers;
 mod headers;
+mod http1;
+mod http2;
 mod io;
 mod limiter;
 mod listener;
@@ -25,10 +29,13 @@ mod metrics;
 mod metrics_server;
 mod openapi;
 mod problem;
+mod proxy_protocol;
 mod query;
 mod raw;
+mod registry;
 mod routes;
 mod settings;
+mod tls;
 mod tracked;
 mod workers;
 
@@ -43,3 +50,4 @@ pub use settings::{
     BrowsePolicy, CommandSettings, Cors, HttpLimits, HttpSettings, KeyFingerprint, MetricsText, Rate, Rates,
     TenantSettings,
 };
+pub use tls::{Certificate, CertificateError, Certificates, TlsSettings};

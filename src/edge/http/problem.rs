@@ -2,6 +2,7 @@
 
 use super::answer::Answer;
 use super::limiter::Wait;
+use super::registry::Ceiling;
 use crate::domain::{Certainty, Failure, Invalid, MonoTime, Rejection, Replay, Resource, WallTime};
 use crate::wire::FieldError;
 use crate::wire::response::{FieldErrorAnswer, ProblemAnswer};
@@ -155,6 +156,24 @@ impl Problem {
         let detail = "a request may have 64 headers and 16 KiB of them at most";
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         Self::new(status, "headers_too_large", "Headers too large", detail).and_close()
+    }
+
+    /// HTTP without TLS on a port that wants TLS.
+    pub(super) fn needs_tls() -> Self {
+        let detail = "this port speaks TLS: use https";
+        Self::new(StatusCode::BAD_REQUEST, "invalid", "Invalid request", detail).reason("plain_http")
+    }
+
+    /// No place for one more connection.
+    pub(super) fn connections(ceiling: Ceiling) -> Self {
+        let (status, retry, resource) = match ceiling {
+            Ceiling::Source => (StatusCode::TOO_MANY_REQUESTS, RETRY_QUOTA_S, "connections_per_source"),
+            Ceiling::All => (StatusCode::SERVICE_UNAVAILABLE, RETRY_CAPACITY_S, "connections"),
+        };
+        let detail = "there are too many connections, and all of them are busy";
+        let mut problem = Self::new(status, "capacity_exceeded", "No room", detail).retry_after(retry);
+        problem.body.resource = Some(resource.to_owned());
+        problem
     }
 
     pub(super) fn internal() -> Self {

@@ -1,18 +1,22 @@
-//! Answers to what hyper can't parse.
+//! Answers without a request: to what hyper can't parse, and to whom nobody listens.
 //!
 //! hyper answers a malformed head by itself, with a bare 400 or 431 that no handler sees. Clients are promised a problem
 //! document and the instance on every answer, so the connection's I/O sends these in place of hyper's.
 
 use super::answer::{Answer, INSTANCE};
 use super::problem::Problem;
+use super::registry::Ceiling;
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 
-/// The two answers, rendered once.
+/// The answers, rendered once.
 #[derive(Debug)]
 pub(super) struct RawAnswers {
     malformed: Bytes,
     headers_too_large: Bytes,
+    needs_tls: Bytes,
+    full: Bytes,
+    source_full: Bytes,
 }
 
 impl RawAnswers {
@@ -21,6 +25,22 @@ impl RawAnswers {
         Self {
             malformed: rendered(Problem::malformed_request()),
             headers_too_large: rendered(Problem::headers_too_large()),
+            needs_tls: rendered(Problem::needs_tls()),
+            full: rendered(Problem::connections(Ceiling::All)),
+            source_full: rendered(Problem::connections(Ceiling::Source)),
+        }
+    }
+
+    /// For a client that speaks HTTP where TLS is spoken.
+    pub(super) fn needs_tls(&self) -> Bytes {
+        self.needs_tls.clone()
+    }
+
+    /// For a client whose connection finds no place.
+    pub(super) fn full(&self, ceiling: Ceiling) -> Bytes {
+        match ceiling {
+            Ceiling::All => self.full.clone(),
+            Ceiling::Source => self.source_full.clone(),
         }
     }
 

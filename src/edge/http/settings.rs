@@ -3,6 +3,7 @@
 use super::auth::host::HostCredential;
 use super::auth::jwt::JwtVerifier;
 use super::forwarded::Cidr;
+use super::tls::TlsSettings;
 use crate::credentials::Secret;
 use crate::service::KeyBytes;
 use crate::service::commands::CommandPlane;
@@ -24,6 +25,12 @@ pub struct HttpSettings {
     pub guest_token_ttl: Duration,
     /// Peers whose `X-Forwarded-For` is believed, and who have no ceiling of connections per source.
     pub trusted_proxies: Vec<Cidr>,
+    /// Every connection begins with a header of the PROXY protocol, version 2, from a trusted proxy.
+    pub proxy_protocol: bool,
+    /// TLS; without it HTTP is spoken in the open.
+    pub tls: Option<TlsSettings>,
+    /// Takes operators' keys also where somebody on the way could read them.
+    pub plain_keys: bool,
     /// Origins whose pages may read the GETs.
     pub cors: Cors,
     /// Ceilings and deadlines.
@@ -39,7 +46,7 @@ pub struct HttpSettings {
 }
 
 impl HttpSettings {
-    /// Defaults: no operators, no proxies, no CORS, rates on, no metrics on this listener.
+    /// Defaults: no operators, no proxies, no TLS, no CORS, rates on, no metrics on this listener.
     pub fn new(listen: SocketAddr, tenants: Vec<TenantSettings>, guest_key: KeyBytes) -> Self {
         Self {
             listen,
@@ -48,6 +55,9 @@ impl HttpSettings {
             guest_key,
             guest_token_ttl: Duration::from_secs(86_400),
             trusted_proxies: Vec::new(),
+            proxy_protocol: false,
+            tls: None,
+            plain_keys: false,
             cors: Cors::Off,
             limits: HttpLimits::default(),
             rates: Some(Rates::default()),
@@ -143,6 +153,8 @@ pub struct HttpLimits {
     pub idle_timeout: Duration,
     /// An answer must have been taken after this time.
     pub write_timeout: Duration,
+    /// A connection of this age ends with its next answer.
+    pub connection_age: Duration,
     /// Most bytes of a body.
     pub body_bytes: usize,
     /// After shutdown has begun, requests in progress get this long.
@@ -158,6 +170,7 @@ impl Default for HttpLimits {
             body_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(10),
+            connection_age: Duration::from_secs(600),
             body_bytes: 16 * 1024,
             shutdown_grace: Duration::from_secs(5),
         }

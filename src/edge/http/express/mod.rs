@@ -50,12 +50,14 @@ pub(super) struct Express {
     head_sent: usize,
     slices: Vec<Bytes>,
     next: usize,
+    /// The stream has taken bytes that it may not have passed on yet.
+    unflushed: bool,
 }
 
 impl Express {
     /// The short way of a connection from `peer`; none for one from a trusted proxy, which speaks for others.
     pub(super) fn new(edge: Arc<Edge>, peer: IpAddr) -> Option<Self> {
-        if edge.trusted_proxies.iter().any(|range| range.contains(peer)) {
+        if edge.is_proxy(peer) {
             return None;
         }
         let opened = edge.mono();
@@ -68,6 +70,7 @@ impl Express {
             head_sent: 0,
             slices: Vec::new(),
             next: 0,
+            unflushed: false,
         })
     }
 
@@ -114,7 +117,7 @@ impl Express {
 
     /// Whether an answer is still on its way out.
     pub(super) fn is_sending(&self) -> bool {
-        !self.head.is_empty()
+        !self.head.is_empty() || self.unflushed
     }
 
     fn forget(&mut self) {
@@ -129,7 +132,7 @@ impl Express {
         mut stream: Pin<&mut S>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.is_sending() {
+        while !self.head.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_PER_CALL];
             let head = self.head.get(self.head_sent..).unwrap_or_default();
             let rest = self.slices.get(self.next..).unwrap_or_default();
@@ -146,8 +149,11 @@ impl Express {
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            self.unflushed = true;
             self.advance(sent);
         }
+        ready!(stream.as_mut().poll_flush(cx))?;
+        self.unflushed = false;
         Poll::Ready(Ok(()))
     }
 
