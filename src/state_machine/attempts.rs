@@ -48,8 +48,10 @@ impl<O: ListingObject> Machine<O> {
             changed: created,
             request: command.idempotency.into(),
         };
-        self.state.insert_attempt(attempt);
-        self.events.push(Event::AttemptCreated { attempt: command.id, listing: command.listing, host, deadline });
+        let slot = self.state.insert_attempt(attempt);
+        let until = self.attempt_dead_at(slot);
+        let (attempt, listing) = (command.id, command.listing);
+        self.events.push(Event::AttemptCreated { attempt, listing, host, deadline, until });
         Ok(Outcome::AttemptCreated(AttemptCreated {
             id: command.id,
             listing: command.listing,

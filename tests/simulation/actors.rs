@@ -400,7 +400,9 @@ impl Joiner {
                 };
                 self.attempt = Some(Attempt::new(setup, self.entropy.fork(), turn.now));
             }
-            Some((Err(failure), _)) if !matches!(classify(failure), CallFailure::Transient { .. }) => self.asking = None,
+            Some((Err(failure), _)) if !matches!(classify(failure), CallFailure::Transient { .. }) => {
+                self.asking = None
+            }
             _ if tries >= TRIES_MAX => self.asking = None,
             // Nobody knows whether it happened: the same key asks again.
             _ => {

@@ -138,8 +138,7 @@ impl Server {
         let keys = InstanceKeys::derive(&[7; 32], instance);
         let (waits, waiting_attempts) = (Waits::new(caps.long_polls), Arc::new(WaitingAttempts::default()));
         let (notices, watch) = (Arc::new(UdpNotices::new()), Arc::new(Watch::default()));
-        let observer =
-            Fanout::new(vec![waits.clone(), waiting_attempts.clone(), notices.clone(), watch.clone()]);
+        let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone(), notices.clone(), watch.clone()]);
         let settings = LaneSettings {
             queue_creations: caps.queue,
             queue_keep_alives: caps.queue,

@@ -19,7 +19,9 @@ pub(crate) struct Asker {
 impl Truth {
     /// A request and its answer, at the instant of its transition.
     pub(crate) fn answered(&mut self, asker: Asker, request: &Request, answer: &Answer, now: MonoTime) {
-        if self.is_unavailable(answer.as_ref().err().copied()) {
+        // A poll that heard of its listing's end says so, also when the store is lost meanwhile: nothing of it lives on.
+        let is_end = matches!(answer, Ok(Granted::Offers(offers)) if offers.ended.is_some());
+        if is_end && self.is_lost || self.is_unavailable(answer.as_ref().err().copied()) {
             return;
         }
         match answer {
@@ -95,7 +97,9 @@ impl Truth {
                 let known = self.attempts.get_mut(attempt).expect("E5: a report about nothing");
                 let role = known.role_of(asker.who).expect("E5: a stranger's report");
                 assert!(!std::mem::replace(&mut known.reported[role.index()], true), "reported twice");
-                assert!(it.value.is_some() == known.is_introduced() && (it.value.is_none() || known.has_common_family()));
+                assert!(
+                    it.value.is_some() == known.is_introduced() && (it.value.is_none() || known.has_common_family())
+                );
             }
             (
                 Request::Revoke { .. } | Request::Lift { .. } | Request::Drain { .. } | Request::Status,
@@ -247,7 +251,8 @@ impl Truth {
         let attempt = self.attempts.get(&id).expect("E5: a view of nothing");
         let role = attempt.role_of(asker.who).expect("E5: a stranger's view of an attempt");
         let is_live = self.live_attempt(id, now).is_some();
-        let mut own_seen: Vec<_> = attempt.bound[role.index()].iter().flatten().map(|(endpoint, _)| *endpoint).collect();
+        let mut own_seen: Vec<_> =
+            attempt.bound[role.index()].iter().flatten().map(|(endpoint, _)| *endpoint).collect();
         own_seen.sort_unstable_by_key(|endpoint| endpoint.address());
         let sorted = |endpoints: &[Endpoint]| {
             let mut sorted = endpoints.to_vec();
@@ -291,9 +296,9 @@ impl Truth {
             }
             (Request::Register { key, .. }, Rejection::Expired) => remembered(self, key, false),
             (Request::Attempt { key, .. }, Rejection::Expired) => remembered(self, key, true),
-            (Request::Attempt { listing, .. }, Rejection::NotFound) => self.live(*listing, now).is_none_or(|it| {
-                self.fresh_until(it).is_past(now) || it.tenant != asker.tenant
-            }),
+            (Request::Attempt { listing, .. }, Rejection::NotFound) => {
+                self.live(*listing, now).is_none_or(|it| self.fresh_until(it).is_past(now) || it.tenant != asker.tenant)
+            }
             (Request::Attempt { listing, .. }, Rejection::Invalid(Invalid::OwnListing)) => {
                 self.live(*listing, now).is_some_and(|it| it.owner == asker.who)
             }
@@ -307,16 +312,16 @@ impl Truth {
                 | Request::Offers { listing, token, .. },
                 Rejection::NotFound,
             ) => self.live(*listing, now).is_none_or(|it| it.owner != asker.who || it.token != *token),
-            (Request::Admit { attempt, token, .. }, Rejection::NotFound) => {
-                self.live_attempt(*attempt, now).is_none_or(|it| {
-                    it.host != asker.who || self.listings[&it.listing].token != *token
-                })
-            }
-            (Request::Watch { attempt, .. } | Request::Close { attempt } | Request::Report { attempt, .. }, Rejection::NotFound) => {
-                self.attempts.get(attempt).is_none_or(|it| {
-                    it.role_of(asker.who).is_none() || self.attempt_is_forgotten(it, now)
-                })
-            }
+            (Request::Admit { attempt, token, .. }, Rejection::NotFound) => self
+                .live_attempt(*attempt, now)
+                .is_none_or(|it| it.host != asker.who || self.listings[&it.listing].token != *token),
+            (
+                Request::Watch { attempt, .. } | Request::Close { attempt } | Request::Report { attempt, .. },
+                Rejection::NotFound,
+            ) => self
+                .attempts
+                .get(attempt)
+                .is_none_or(|it| it.role_of(asker.who).is_none() || self.attempt_is_forgotten(it, now)),
             (Request::Report { attempt, .. }, Rejection::ReplayRejected(Replay::Reported)) => {
                 let attempt = &self.attempts[attempt];
                 attempt.role_of(asker.who).is_some_and(|role| attempt.reported[role.index()])

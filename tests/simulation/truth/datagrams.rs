@@ -41,7 +41,8 @@ impl Truth {
         match (result, live) {
             (Ok(_), None) => panic!("C3: presence of a dead listing at {now:?}"),
             (Ok(applied), Some(known)) => {
-                let is_again = known.is_some_and(|known| (known.datagram, known.endpoint) == (it.datagram, it.endpoint));
+                let is_again =
+                    known.is_some_and(|known| (known.datagram, known.endpoint) == (it.datagram, it.endpoint));
                 if !is_again {
                     let in_order = known.is_none_or(|known| known.sequence < it.sequence);
                     assert!(in_order, "G1: an old sequence was accepted");
@@ -49,17 +50,23 @@ impl Truth {
                     assert!(!is_aged || is_same, "G1: an aged nonce from another endpoint");
                     self.present_now(it, now.plus_ms(ttl_ms), applied.commit, now);
                 }
-                let deadline = self.listings[&it.listing].presence[family].map(|known| self.at_the_latest(known.deadline));
+                let deadline =
+                    self.listings[&it.listing].presence[family].map(|known| self.at_the_latest(known.deadline));
                 assert_eq!(Some(applied.value.deadline), deadline, "G1: the presence's deadline");
                 assert_eq!(applied.value.draining, self.drain, "J2");
                 for offer in applied.value.offers.iter() {
                     let attempt = self.live_attempt(offer.attempt, now).expect("C3: a dead attempt is offered");
                     assert_eq!(attempt.listing, it.listing, "another listing's attempt is offered");
-                    assert!(!attempt.is_introduced() && !attempt.has_bound(Role::Host), "an attempt that waits for nobody");
+                    assert!(
+                        !attempt.is_introduced() && !attempt.has_bound(Role::Host),
+                        "an attempt that waits for nobody"
+                    );
                 }
             }
             (Err(Failure::Rejected(Rejection::Draining { .. })), _) => assert!(self.is_drained(now), "J2"),
-            (Err(Failure::Rejected(Rejection::NotFound)), live) => assert!(live.is_none(), "E5: a live listing is absent"),
+            (Err(Failure::Rejected(Rejection::NotFound)), live) => {
+                assert!(live.is_none(), "E5: a live listing is absent")
+            }
             (Err(Failure::Rejected(Rejection::ReplayRejected(Replay::OldSequence { .. }))), Some(Some(known))) => {
                 assert!(it.sequence <= known.sequence, "G1: a newer sequence was refused");
             }
@@ -93,8 +100,12 @@ impl Truth {
             (Ok(_), Some(Some(slot))) => assert_eq!(slot, (it.endpoint, it.datagram), "H2: the first endpoint wins"),
             (Ok(_), Some(None)) => self.bind_now(it, now),
             (Err(Failure::Rejected(Rejection::Draining { .. })), _) => assert!(self.is_drained(now), "J2"),
-            (Err(Failure::Rejected(Rejection::NotFound)), slot) => assert!(slot.is_none(), "E5: a live attempt is absent"),
-            (Err(Failure::Rejected(Rejection::Ended(_))), slot) => assert!(slot.is_none(), "H5: a live attempt has ended"),
+            (Err(Failure::Rejected(Rejection::NotFound)), slot) => {
+                assert!(slot.is_none(), "E5: a live attempt is absent")
+            }
+            (Err(Failure::Rejected(Rejection::Ended(_))), slot) => {
+                assert!(slot.is_none(), "H5: a live attempt has ended")
+            }
             (Err(Failure::Rejected(Rejection::ReplayRejected(Replay::OtherEndpoint))), Some(Some(slot))) => {
                 assert_ne!(slot.0, it.endpoint, "H2");
             }
@@ -124,7 +135,11 @@ impl Truth {
     pub(crate) fn bind_told(&self, it: &BindRequest, bound: &Bound, now: MonoTime) {
         let attempt = &self.attempts[&it.attempt];
         let is_due = attempt.gate_is_open && attempt.has_common_family();
-        assert_eq!(attempt.is_introduced(), is_due, "H3: introduced as soon as a common family is bound, and not before");
+        assert_eq!(
+            attempt.is_introduced(),
+            is_due,
+            "H3: introduced as soon as a common family is bound, and not before"
+        );
         assert_eq!(bound.introduction.is_some(), is_due, "H3: an answer without its introduction, or the reverse");
         if let Some(introduction) = &bound.introduction {
             self.introduction(introduction, now);

@@ -275,9 +275,8 @@ impl Truth {
             assert_eq!(told, seen, "H4: endpoints of the {role:?} as told, and as the server saw them");
             assert!(!told.is_empty(), "H3: introduced without a common family");
         }
-        let is_one_address = introduction.pairs.iter().flatten().any(|pair| {
-            pair.host.address().ip() == pair.joiner.address().ip()
-        });
+        let is_one_address =
+            introduction.pairs.iter().flatten().any(|pair| pair.host.address().ip() == pair.joiner.address().ip());
         let listing = &self.listings[&attempt.listing];
         for (role, declared) in [(Role::Host, listing.candidate), (Role::Joiner, attempt.candidate)] {
             let told = introduction.candidates_for(role.other());

@@ -35,7 +35,11 @@ impl Truth {
             let listing = self.row(*id, name, commit, now);
             assert!(listing.tenant == scope.tenant && listing.protocol == *scope.protocol, "a row of another scope");
             assert!(listing.is_public(), "S1: shown though unlisted");
-            assert_eq!(listing.shown_at(commit).map(|(public, _)| public), Some(true), "S3: shown before it was public");
+            assert_eq!(
+                listing.shown_at(commit).map(|(public, _)| public),
+                Some(true),
+                "S3: shown before it was public"
+            );
         }
         for (id, listing) in &self.listings {
             let is_here = listing.tenant == scope.tenant && listing.protocol == *scope.protocol;

@@ -257,7 +257,9 @@ impl World {
 
 fn token_is_wrong(request: &Request) -> bool {
     match request {
-        Request::Delete { token, .. } | Request::Renew { token, .. } | Request::Lease { token, .. } => token == "guessed",
+        Request::Delete { token, .. } | Request::Renew { token, .. } | Request::Lease { token, .. } => {
+            token == "guessed"
+        }
         _ => false,
     }
 }

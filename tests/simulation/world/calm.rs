@@ -13,6 +13,8 @@ const LISTED_WITHIN_MS: u64 = 60_000;
 const MET_WITHIN_MS: u64 = 8_000;
 /// Within this the attempts of before are over, which may fill a quota.
 const ROOM_WITHIN_MS: u64 = 12_000;
+/// Each listing is lost at most once by what happened before the calm.
+const TRIES_MAX: usize = 3;
 /// After this everything has been forgotten.
 const FORGOTTEN_MS: u64 = 60_000;
 
@@ -79,7 +81,10 @@ impl World {
             if missing.is_empty() {
                 break;
             }
-            assert!(self.now() < until, "liveness: hosts {missing:?} are not listed after {LISTED_WITHIN_MS} ms of calm");
+            assert!(
+                self.now() < until,
+                "liveness: hosts {missing:?} are not listed after {LISTED_WITHIN_MS} ms of calm"
+            );
             for host in missing {
                 self.relist(host);
             }
@@ -106,36 +111,49 @@ impl World {
         }
     }
 
+    /// The two meet within the deadline of their attempt. A lease that had lapsed by the faults of before may still end
+    /// here: then the host is listed again, and they try once more.
     async fn pair_meets(&mut self, host: usize, joiner: usize) {
-        let room_until = self.now().plus_ms(ROOM_WITHIN_MS);
-        let slot = joiner - self.plan.knobs.hosts;
-        let attempt = loop {
-            let Some(listing) = self.hosts[host].as_ref().and_then(Host::listing) else {
-                panic!("liveness: host {host} lost its listing in the calm");
-            };
-            self.replace(joiner);
-            self.turn(joiner, |_, it, turn| it.into_iter().for_each(|it| it.join(listing, turn)));
-            self.pass(self.now().plus_ms(200)).await;
-            let attempt = self.joiners[slot].as_ref().and_then(|it: &Joiner| it.attempt.as_ref());
-            if let Some(attempt) = attempt {
-                break attempt.id();
+        for _ in 0..TRIES_MAX {
+            self.all_hosts_are_listed().await;
+            let Some(attempt) = self.joins(host, joiner).await else { continue };
+            let until = self.now().plus_ms(MET_WITHIN_MS);
+            let is_met = |it: &Self| [host, joiner].iter().all(|actor| it.connected.contains(&(attempt, *actor)));
+            while !is_met(self) && !self.truth.attempt_was_refused(attempt) && self.is_listed(host) {
+                assert!(self.now() < until, "liveness: {joiner} and {host} have not met within {MET_WITHIN_MS} ms");
+                self.pass(self.now().plus_ms(100)).await;
             }
-            assert!(self.now() < room_until, "liveness: {joiner} may not try to join {host}");
-            self.pass(self.now().plus_ms(800)).await;
-        };
-        let until = self.now().plus_ms(MET_WITHIN_MS);
-        while !(self.connected.contains(&(attempt, host)) && self.connected.contains(&(attempt, joiner))) {
+            if is_met(self) {
+                self.report.met_in_calm += 1;
+                self.send(joiner, super::NOBODYS, Request::Close { attempt }, 0);
+                return self.work();
+            }
             // The host of a gated listing may say no.
             if self.truth.attempt_was_refused(attempt) {
                 self.report.refused += 1;
                 return;
             }
-            assert!(self.now() < until, "liveness: {joiner} and {host} have not met within {MET_WITHIN_MS} ms");
-            self.pass(self.now().plus_ms(100)).await;
         }
-        self.report.met_in_calm += 1;
-        self.send(joiner, super::NOBODYS, Request::Close { attempt }, 0);
-        self.work();
+        panic!("liveness: host {host} lost its listing {TRIES_MAX} times in the calm");
+    }
+
+    /// Begins an attempt, once there is room for one; `None` when the listing went away before.
+    async fn joins(&mut self, host: usize, joiner: usize) -> Option<AttemptId> {
+        let room_until = self.now().plus_ms(ROOM_WITHIN_MS);
+        let slot = joiner - self.plan.knobs.hosts;
+        while self.is_listed(host) {
+            let listing = self.hosts[host].as_ref().and_then(Host::listing)?;
+            self.replace(joiner);
+            self.turn(joiner, |_, it, turn| it.into_iter().for_each(|it| it.join(listing, turn)));
+            self.pass(self.now().plus_ms(200)).await;
+            let attempt = self.joiners[slot].as_ref().and_then(|it: &Joiner| it.attempt.as_ref());
+            if let Some(attempt) = attempt {
+                return Some(attempt.id());
+            }
+            assert!(self.now() < room_until, "liveness: {joiner} may not try to join {host}");
+            self.pass(self.now().plus_ms(800)).await;
+        }
+        None
     }
 
     /// Everybody goes, and time goes by: nothing is left.

@@ -252,7 +252,8 @@ impl World {
         let (mut requests, mut claims) = (Vec::new(), Vec::new());
         let rng = self.rng.clone();
         let now = self.now();
-        let mut turn = Turn { now, rng: &rng, network: &mut self.network, requests: &mut requests, claims: &mut claims };
+        let mut turn =
+            Turn { now, rng: &rng, network: &mut self.network, requests: &mut requests, claims: &mut claims };
         let hosts = self.plan.knobs.hosts;
         let life = if actor < hosts {
             let Some(host) = &mut self.hosts[actor] else { return };
@@ -318,7 +319,15 @@ impl World {
             None => (Task::new(std::future::pending()), Fate::RequestLost),
         };
         self.report.calls += 1;
-        self.calls.push(Call { who, life, request, task, fate, starts, gives_up: starts.plus_ms(wait_ms + PATIENCE_MS) });
+        self.calls.push(Call {
+            who,
+            life,
+            request,
+            task,
+            fate,
+            starts,
+            gives_up: starts.plus_ms(wait_ms + PATIENCE_MS),
+        });
     }
 
     /// Every call goes on as far as it can; those that nobody waits for any more are dropped.

@@ -75,11 +75,14 @@ impl World {
                 self.note(|| format!("{presence:?} -> {result:?}"));
                 self.truth.refreshed(&presence, &result, now);
                 self.hear();
-                self.server.as_ref().map(|server| server.answerer.presence(&question.reply, result, server.clock.mono()))
+                self.server
+                    .as_ref()
+                    .map(|server| server.answerer.presence(&question.reply, result, server.clock.mono()))
             }
             Ask::Bind(bind) => {
                 let BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued } = bind;
-                let future = async move { service.bind(attempt, role, listing, endpoint, datagram, nonce_issued).await };
+                let future =
+                    async move { service.bind(attempt, role, listing, endpoint, datagram, nonce_issued).await };
                 let result = Task::new(future).go_on().expect(idle);
                 self.note(|| format!("{bind:?} -> {result:?}"));
                 self.truth.bound(&bind, &result, now);
