@@ -18,6 +18,8 @@ pub enum Event {
         host: Endpoint,
         /// When the attempt ends.
         deadline: MonoTime,
+        /// When it is dead as things are now: unless its joiner binds or its listing is renewed, nobody may hear of it then.
+        until: MonoTime,
     },
     /// An attempt waits at the gate of a session; told after its creation.
     GateAsked {

@@ -138,7 +138,6 @@ impl Service {
             match place.woken().await {
                 Woken::News => {}
                 Woken::Last => is_last = true,
-                Woken::Enough => return Ok(offers),
                 Woken::Ended(_) => return Ok(self.ended(&place).unwrap_or(offers)),
             }
         }

@@ -90,7 +90,7 @@ impl Service {
             match place.woken().await {
                 Woken::News => {}
                 Woken::Last => is_last = true,
-                Woken::Enough | Woken::Ended(_) => return Ok(status),
+                Woken::Ended(_) => return Ok(status),
             }
         }
     }

@@ -91,7 +91,13 @@ mod tests {
         let endpoint = Endpoint::new("192.0.2.1:5000".parse().unwrap()).unwrap();
         let (listing, at) = (ListingId(1), MonoTime(1));
         for id in [1, 2, 3] {
-            all.observe(&Event::AttemptCreated { attempt: AttemptId(id), listing, host: endpoint, deadline: at });
+            all.observe(&Event::AttemptCreated {
+                attempt: AttemptId(id),
+                listing,
+                host: endpoint,
+                deadline: at,
+                until: at,
+            });
         }
         all.observe(&Event::Introduced(Box::new(Introduction {
             attempt: AttemptId(1),

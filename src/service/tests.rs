@@ -46,7 +46,10 @@ impl IdSource for CountedIds {
 }
 
 fn service(lane: bool, long_polls: u32) -> Service {
-    let clock: SharedClock = Arc::new(StillClock(AtomicU64::new(1_000_000_000)));
+    service_on(Arc::new(StillClock(AtomicU64::new(1_000_000_000))), lane, long_polls)
+}
+
+fn service_on(clock: SharedClock, lane: bool, long_polls: u32) -> Service {
     let limits = Limits::default();
     let (waits, waiting_attempts) = (Waits::new(long_polls), Arc::new(WaitingAttempts::default()));
     let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone()]);
@@ -350,6 +353,23 @@ async fn rule_j2_a_poll_that_outlives_the_drain_is_told_so() {
         assert_eq!(rejected(by_host.await), draining);
     })
     .await;
+}
+
+/// A poll that hears of an end and of the drain at once may look at either first.
+#[tokio::test]
+async fn rule_c3_drain_lets_no_poll_go_with_what_has_died_meanwhile() {
+    for round in 0..32 {
+        let clock = Arc::new(StillClock(AtomicU64::new(1_000_000_000)));
+        let service = service_on(clock.clone(), round % 2 == 0, 1_024);
+        let grant = hosted(&service, false).await;
+        let joiner = caller(&service, "joiner");
+        let created = service.create_attempt(&joiner, "k", joining(grant.listing)).await.unwrap();
+        let mut poll = Box::pin(service.attempt(&joiner, created.value.attempt, Some(created.commit), LONG_MS));
+        expect_waiting(&mut poll).await;
+        clock.0.fetch_add(u64::from(service.limits().bind_window_ms) * 1_000_000, Ordering::Relaxed);
+        service.drain(None).await.unwrap();
+        assert_eq!(poll.await.unwrap().state, AttemptState::Ended(EndReason::NotBound), "round {round}");
+    }
 }
 
 #[tokio::test]

@@ -77,9 +77,8 @@ pub(super) enum Woken {
     News,
     /// The listing ended.
     Ended(ListingEnd),
-    /// Drain began or the same caller polls anew: answer as it is.
-    Enough,
-    /// Time is over, or nothing will happen any more: ask a last time, for what was true when the wait began may be dead.
+    /// Time is over, drain began, the same caller polls anew, or nothing will happen any more: ask a last time, for what
+    /// was true when the wait began may be dead.
     Last,
 }
 
@@ -217,7 +216,6 @@ impl Place<'_> {
         };
         match timeout_at(self.until, happened).await {
             Ok(true) => self.reason(),
-            Ok(false) if *self.phase.borrow() == Phase::Draining => Woken::Enough,
             Ok(false) | Err(_) => Woken::Last,
         }
     }
@@ -226,7 +224,7 @@ impl Place<'_> {
         if let Some(reason) = self.ended() {
             return Woken::Ended(reason);
         }
-        if self.slot.replaced.load(Ordering::Relaxed) { Woken::Enough } else { Woken::News }
+        if self.slot.replaced.load(Ordering::Relaxed) { Woken::Last } else { Woken::News }
     }
 
     /// How the listing ended, when that was heard.
@@ -301,13 +299,13 @@ mod tests {
         let mut host = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG_MS).unwrap();
         let mut joiner = waits.for_attempt(ATTEMPT, PrincipalKey(2), LONG_MS).unwrap();
         let mut newer = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG_MS).unwrap();
-        assert_eq!(host.woken().await, Woken::Enough);
+        assert_eq!(host.woken().await, Woken::Last);
         drop(host);
         waits.observe(&changed(ATTEMPT));
         assert_eq!((joiner.woken().await, newer.woken().await), (Woken::News, Woken::News));
         let mut old = waits.for_listing(LISTING, LONG_MS).unwrap();
         let mut new = waits.for_listing(LISTING, LONG_MS).unwrap();
-        assert_eq!(old.woken().await, Woken::Enough);
+        assert_eq!(old.woken().await, Woken::Last);
         drop(old);
         waits.observe(&ended(LISTING));
         assert_eq!(new.woken().await, Woken::Ended(ListingEnd::Deleted));
@@ -330,7 +328,7 @@ mod tests {
         let waits = Waits::new(8);
         let mut early = waits.for_listing(LISTING, LONG_MS).unwrap();
         waits.observe(&Event::DrainBegan { deadline: MonoTime(1) });
-        assert_eq!(early.woken().await, Woken::Enough);
+        assert_eq!(early.woken().await, Woken::Last);
         let mut late = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG_MS).unwrap();
         waits.observe(&changed(ATTEMPT));
         assert_eq!(late.woken().await, Woken::News);

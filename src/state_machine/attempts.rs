@@ -48,8 +48,10 @@ impl<O: ListingObject> Machine<O> {
             changed: created,
             request: command.idempotency.into(),
         };
-        self.state.insert_attempt(attempt);
-        self.events.push(Event::AttemptCreated { attempt: command.id, listing: command.listing, host, deadline });
+        let slot = self.state.insert_attempt(attempt);
+        let until = self.attempt_dead_at(slot);
+        let (attempt, listing_id) = (command.id, command.listing);
+        self.events.push(Event::AttemptCreated { attempt, listing: listing_id, host, deadline, until });
         let asked = &self.state.listings[listing as usize];
         if let (Some(session), Gate::Waiting) = (asked.session(), self.gate_of(listing)) {
             self.events.push(Event::GateAsked { tenant: asked.owner_tenant, session });

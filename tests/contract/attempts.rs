@@ -77,9 +77,17 @@ fn rule_h1_the_host_hears_of_it<B: Backend>() {
     world.present(&host, v4(1, 4_400));
     world.observer.take();
     let attempt = world.joins(&host, 9);
-    let deadline = world.now().plus_ms(30_000);
-    let offer = Event::AttemptCreated { attempt: attempt.id, listing: host.id, host: v4(1, 4_400), deadline };
-    assert_eq!(world.observer.take(), [offer], "at the family that was refreshed last");
+    let told = |attempt: &Try, until| {
+        let (attempt, listing, host) = (attempt.id, host.id, v4(1, 4_400));
+        [Event::AttemptCreated { attempt, listing, host, deadline: world.now().plus_ms(30_000), until }]
+    };
+    let bind_window = world.now().plus_ms(10_000);
+    assert_eq!(world.observer.take(), told(&attempt, bind_window), "at the family that was refreshed last");
+    // C3: what dies with its listing is told no longer than that.
+    let lease_end = world.now().plus_ms(1_000);
+    world.ok(Command::Renew(Renew { ttl: Some(ttl(1_000)), ..host.renew(1) }));
+    let attempt = world.joins(&host, 8);
+    assert_eq!(world.observer.take(), told(&attempt, lease_end));
 }
 
 fn rule_h3_no_common_family_ends_after_two_seconds<B: Backend>() {

@@ -8,15 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The outcome, or the rejection, must be the model's.
 #[track_caller]
 pub(crate) fn result(model: &Model, command: &Command, verdict: &Verdict, store: &Result<Reply, Failure>) {
-    let agree = match (&verdict.result, store) {
+    let agree = agrees(model, command, verdict, store);
+    assert!(agree, "{command:?}\n  model: {:?}\n  store: {store:?}", verdict.result);
+}
+
+/// Whether the store's answer is one that the model could give.
+pub(crate) fn agrees(model: &Model, command: &Command, verdict: &Verdict, store: &Result<Reply, Failure>) -> bool {
+    match (&verdict.result, store) {
         (Ok(expected), Ok(reply)) => outcome(model, command, verdict, expected, &reply.outcome),
         (Err(Rejection::Ended(_)), Err(Failure::Rejected(Rejection::Ended(reason)))) => {
             verdict.reasons.contains(reason)
         }
         (Err(expected), Err(Failure::Rejected(rejection))) => expected == rejection,
         _ => false,
-    };
-    assert!(agree, "{command:?}\n  model: {:?}\n  store: {store:?}", verdict.result);
+    }
 }
 
 /// A number for each accepted change, at most one more for cleanup, none for anything else.

@@ -2,7 +2,7 @@
 
 use crate::Stress;
 use crate::support::*;
-use crate::truth::{Moment, SCOPES, SLOTS, Truth, parse_name};
+use crate::truth::{Moment, SCOPES, SLOTS, Truth};
 use rendezvous::domain::*;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

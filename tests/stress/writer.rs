@@ -3,7 +3,7 @@
 use crate::Stress;
 use crate::browser::Browser;
 use crate::support::*;
-use crate::truth::{FAMILY, SCOPES, SLOTS, Span, Truth, name};
+use crate::truth::{FAMILY, SCOPES, SLOTS, Span, Truth};
 use rendezvous::domain::*;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -5,6 +5,7 @@ mod browse;
 mod build;
 mod clock;
 mod exec;
+mod name;
 mod observer;
 mod world;
 
@@ -12,5 +13,6 @@ pub(crate) use browse::{Page, Row};
 pub(crate) use build::*;
 pub(crate) use clock::ManualClock;
 pub(crate) use exec::{Polled, Raise, block_on, poll_once, telling, together};
+pub(crate) use name::{name, parse_name};
 pub(crate) use observer::Recorder;
 pub(crate) use world::{Backend, LaneShape, World};

@@ -1,17 +1,16 @@
 //! The loop: sockets, notices and timers of one task that owns all mutable state, and waits for none of its questions.
 
 use super::answerer::Answerer;
-use super::introduce::Introducer;
+use super::indications::{Indications, Said};
 use super::lane::Lane;
 use super::metrics::{AnswerKind, NoticeKind, UdpMetrics};
 use super::notices::UdpNotices;
 use super::question::{Arrival, Ask, Decision, Question, Silence, Transmit};
 use super::responder::{Protocol, Responder};
 use super::routes::Routes;
-use super::schedule::{Accepted, Due, Schedule};
 use super::socket::{Batch, Sockets};
 use crate::clock::{Clock, SharedClock};
-use crate::domain::{Endpoint, Introduction, MonoTime, Role};
+use crate::domain::MonoTime;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,9 +22,6 @@ use tokio::task::JoinSet;
 /// Receive errors in a row after which the loop rests: a socket that fails for ever must not take a core.
 const ERRORS_BEFORE_REST: u32 = 64;
 const ERROR_REST: Duration = Duration::from_millis(5);
-
-/// Notices taken, and indications sent, in one turn: a burst of them keeps datagrams waiting for less than a millisecond.
-const UPKEEP_PER_TURN: usize = 256;
 
 /// What a question's task needs.
 pub(super) struct Asker<L> {
@@ -57,16 +53,28 @@ impl<L: Lane> Asker<L> {
         self.metrics.answer(kind);
         self.sockets.send(transmit, &self.metrics);
     }
+
+    /// Sends an indication the way its endpoint was heard.
+    fn indicate(&self, routes: &Routes, said: Said) {
+        let (kind, to, bytes) = match said {
+            Said::Offer(to, bytes) => (NoticeKind::Offer, to, bytes),
+            Said::Introduction(to, bytes) => (NoticeKind::Introduction, to, bytes),
+            Said::OfferLimited => return self.metrics.notice(NoticeKind::OfferLimited),
+            Said::OfferDropped => return self.metrics.notice(NoticeKind::OfferDropped),
+        };
+        let Some(local) = routes.to(to).or_else(|| self.sockets.default_route(to.family())) else { return };
+        self.metrics.notice(kind);
+        self.sockets.send(&Transmit { to: to.address(), local, bytes }, &self.metrics);
+    }
 }
 
 /// All state of the loop.
 pub(super) struct Engine<L> {
     asker: Arc<Asker<L>>,
     responder: Responder,
-    introducer: Introducer,
+    indications: Indications,
     notices: Arc<UdpNotices>,
     routes: Routes,
-    schedule: Schedule,
     /// One permit per question that waits for the lane.
     permits: Arc<Semaphore>,
     /// Their tasks; dropping the set cancels them.
@@ -89,12 +97,11 @@ impl<L: Lane> Engine<L> {
         questions_max: usize,
     ) -> Self {
         Self {
-            introducer: Introducer::new(protocol, asker.answerer.clone()),
+            indications: Indications::new(protocol, asker.answerer.clone(), Arc::clone(&notices)),
             asker: Arc::new(asker),
             responder,
             notices,
             routes: Routes::default(),
-            schedule: Schedule::new(),
             permits: Arc::new(Semaphore::new(questions_max.min(Semaphore::MAX_PERMITS))),
             questions: JoinSet::new(),
             errors_in_a_row: 0,
@@ -114,8 +121,8 @@ impl<L: Lane> Engine<L> {
                 }
                 Woken::Upkeep => {}
             }
-            self.take_notices();
-            self.send_offers();
+            let Self { indications, asker, routes, .. } = self;
+            indications.turn(&asker.clock, |said| asker.indicate(routes, said));
             while self.questions.try_join_next().is_some() {}
         }
     }
@@ -123,14 +130,15 @@ impl<L: Lane> Engine<L> {
     /// Receives nothing more; waits for the answers to what was asked, and tells what has happened.
     pub(super) async fn finish(&mut self) {
         while self.questions.join_next().await.is_some() {}
-        while self.notices.is_waiting() {
-            self.take_notices();
+        let Self { indications, asker, routes, .. } = self;
+        while indications.is_waiting() {
+            indications.take_notices(&asker.clock, &mut |said| asker.indicate(routes, said));
         }
     }
 
     async fn wait(&self, first: usize) -> Woken {
         let sockets = &self.asker.sockets;
-        let until_due = self.schedule.next_due().map(|due| {
+        let until_due = self.indications.next_due().map(|due| {
             let ms = due.ms_since(self.asker.clock.mono());
             // Rounded up, or the last part of a millisecond would be spent turning.
             Duration::from_millis(if due.is_past(self.asker.clock.mono()) { 0 } else { ms + 1 })
@@ -229,46 +237,5 @@ impl<L: Lane> Engine<L> {
 
     fn permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).try_acquire_owned().ok()
-    }
-
-    fn take_notices(&mut self) {
-        for _ in 0..UPKEEP_PER_TURN {
-            let Some(notice) = self.notices.take() else { return };
-            let now = self.asker.clock.mono();
-            match self.schedule.accept(notice, now) {
-                Accepted::Scheduled => {}
-                Accepted::Full => self.asker.metrics.notice(NoticeKind::OfferDropped),
-                Accepted::Introduce(introduction) => self.introduce(&introduction, now),
-            }
-        }
-    }
-
-    fn introduce(&self, introduction: &Introduction, now: MonoTime) {
-        for role in [Role::Host, Role::Joiner] {
-            let (endpoint, bytes) = self.introducer.introduction(introduction, role, now);
-            self.indicate(endpoint, bytes, NoticeKind::Introduction);
-        }
-    }
-
-    fn send_offers(&mut self) {
-        for _ in 0..UPKEEP_PER_TURN {
-            let now = self.asker.clock.mono();
-            match self.schedule.next(now) {
-                None => return,
-                Some(Due::Limited) => self.asker.metrics.notice(NoticeKind::OfferLimited),
-                Some(Due::Send(offer)) => {
-                    let bytes = self.introducer.offer(&offer, now);
-                    self.indicate(offer.host, bytes, NoticeKind::Offer);
-                }
-            }
-        }
-    }
-
-    /// Sends an indication the way its endpoint was heard.
-    fn indicate(&self, endpoint: Endpoint, bytes: Vec<u8>, kind: NoticeKind) {
-        let sockets = &self.asker.sockets;
-        let Some(local) = self.routes.to(endpoint).or_else(|| sockets.default_route(endpoint.family())) else { return };
-        self.asker.metrics.notice(kind);
-        sockets.send(&Transmit { to: endpoint.address(), local, bytes }, &self.asker.metrics);
     }
 }

@@ -1,14 +1,15 @@
 //! The UDP edge: STUN in, questions to the lane, STUN out (`docs/udp-protocol.md`).
 //!
 //! [`Responder`] is sans-I/O: `(bytes, arrival, now)` give a [`Decision`], and what the lane said to a [`Question`] becomes a
-//! [`Transmit`] by [`Answerer`]. [`UdpEdge`] owns the sockets and never waits for the lane. [`UdpNotices`] carries what
-//! the store did from the writer to the edge, which tells hosts of attempts and both sides of introductions.
+//! [`Transmit`] by [`Answerer`]. [`UdpNotices`] carries what the store did from the writer to the edge, and [`Indications`]
+//! make of it what hosts and both sides of introductions are told. [`UdpEdge`] owns the sockets and never waits for the lane.
 
 mod answerer;
 mod budget;
 mod conversation;
 mod cookie;
 mod engine;
+mod indications;
 mod introduce;
 mod lane;
 mod metrics;
@@ -27,6 +28,7 @@ mod username;
 
 pub use answerer::Answerer;
 pub use cookie::{CookieKey, NONCE_PREFIX};
+pub use indications::{Indications, Said};
 pub use lane::BindRequest;
 pub use notices::UdpNotices;
 pub use question::{Arrival, Ask, Decision, Listener, Local, Question, ReplyTo, Silence, Transmit};

@@ -34,6 +34,8 @@ pub(super) struct Offer {
     pub(super) listing: ListingId,
     pub(super) host: Endpoint,
     pub(super) deadline: MonoTime,
+    /// Nothing is told at or after this.
+    pub(super) until: MonoTime,
 }
 
 /// The observer that the store is built with, and the source of the edge's indications.
@@ -102,9 +104,9 @@ impl fmt::Debug for UdpNotices {
 impl Observer for UdpNotices {
     fn observe(&self, event: &Event) {
         match event {
-            Event::AttemptCreated { attempt, listing, host, deadline } => {
-                let offer = Offer { attempt: *attempt, listing: *listing, host: *host, deadline: *deadline };
-                self.add(Notice::Offer(offer));
+            Event::AttemptCreated { attempt, listing, host, deadline, until } => {
+                let (attempt, listing, host) = (*attempt, *listing, *host);
+                self.add(Notice::Offer(Offer { attempt, listing, host, deadline: *deadline, until: *until }));
             }
             Event::AttemptChanged { attempt, host_bound: true } => self.add(Notice::Settled(*attempt)),
             Event::AttemptEnded { attempt, .. } => self.add(Notice::Settled(*attempt)),

@@ -100,7 +100,7 @@ impl Schedule {
             self.due.pop_first();
             let Some(mut pending) = self.pending.remove(&attempt) else { continue };
             let offer = pending.offer;
-            if offer.deadline.min(self.end).is_past(now) {
+            if offer.until.min(self.end).is_past(now) {
                 continue;
             }
             if let Some(repeat_ms) = REPEATS_MS.get(pending.repeats_sent) {
@@ -144,11 +144,17 @@ mod tests {
 
     fn offer(attempt: u128, listing: u128) -> Offer {
         let host = Endpoint::new("192.0.2.1:4000".parse().unwrap()).unwrap();
-        Offer { attempt: AttemptId(attempt), listing: ListingId(listing), host, deadline: START.plus_ms(30_000) }
+        Offer {
+            attempt: AttemptId(attempt),
+            listing: ListingId(listing),
+            host,
+            deadline: START.plus_ms(30_000),
+            until: START.plus_ms(20_000),
+        }
     }
 
     fn introduction_of(attempt: u128) -> Introduction {
-        let Offer { attempt, listing, host, deadline } = offer(attempt, 1);
+        let Offer { attempt, listing, host, deadline, .. } = offer(attempt, 1);
         Introduction {
             attempt,
             listing,
@@ -202,7 +208,7 @@ mod tests {
     #[test]
     fn rule_c3_nothing_is_told_at_or_after_a_deadline() {
         let mut schedule = Schedule::new();
-        let short = Offer { deadline: START.plus_ms(250), ..offer(1, 1) };
+        let short = Offer { until: START.plus_ms(250), ..offer(1, 1) };
         schedule.accept(Notice::Offer(short), START);
         assert_eq!(sent(&mut schedule, 0, 5_000), [0]);
 

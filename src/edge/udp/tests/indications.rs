@@ -14,7 +14,8 @@ fn introducer() -> Introducer {
 #[test]
 fn an_offer_is_signed_for_the_presence_credential_and_repeats_with_one_transaction() {
     let host = Endpoint::new(address(HOST)).unwrap();
-    let offer = Offer { attempt: ATTEMPT, listing: LISTING, host, deadline: START.plus_ms(30_000) };
+    let deadline = START.plus_ms(30_000);
+    let offer = Offer { attempt: ATTEMPT, listing: LISTING, host, deadline, until: deadline };
     let (first, again) = (introducer().offer(&offer, START), introducer().offer(&offer, START.plus_ms(250)));
     let (message, repeated) = (Message::parse(&first).unwrap(), Message::parse(&again).unwrap());
     assert_eq!((message.class(), message.method()), (Class::Indication, Method::INTRODUCE));

@@ -220,7 +220,13 @@ async fn offers_reach_a_host_the_way_it_spoke_until_it_binds() {
     log_in(&host, &speaker).await;
     let endpoint = Endpoint::new(host.local_addr().unwrap()).unwrap();
     let deadline = edge.clock.mono().plus_ms(30_000);
-    edge.notices.observe(&Event::AttemptCreated { attempt: ATTEMPT, listing: LISTING, host: endpoint, deadline });
+    edge.notices.observe(&Event::AttemptCreated {
+        attempt: ATTEMPT,
+        listing: LISTING,
+        host: endpoint,
+        deadline,
+        until: deadline,
+    });
     let (first, second) = (receive(&host).await, receive(&host).await);
     let (first, second) = (Message::parse(&first).unwrap(), Message::parse(&second).unwrap());
     assert!(first.verify_integrity(&speaker.key));
@@ -229,7 +235,13 @@ async fn offers_reach_a_host_the_way_it_spoke_until_it_binds() {
 
     edge.notices.observe(&Event::AttemptChanged { attempt: ATTEMPT, host_bound: true });
     let other = AttemptId(1);
-    edge.notices.observe(&Event::AttemptCreated { attempt: other, listing: LISTING, host: endpoint, deadline });
+    edge.notices.observe(&Event::AttemptCreated {
+        attempt: other,
+        listing: LISTING,
+        host: endpoint,
+        deadline,
+        until: deadline,
+    });
     for _ in 0..3 {
         let next = receive(&host).await;
         let next = Message::parse(&next).unwrap();

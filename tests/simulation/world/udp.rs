@@ -1,0 +1,135 @@
+//! The UDP edge's loop without sockets: datagrams to the responder, its questions to the lane, answers and indications out.
+
+use super::World;
+use crate::calls::Task;
+use crate::network::{Flight, Origin, SERVER_V4, SERVER_V6};
+use rendezvous::clock::Clock;
+use rendezvous::domain::Endpoint;
+use rendezvous::edge::udp::{Arrival, Ask, BindRequest, Decision, Listener, Local, Question, Said, Transmit};
+use std::net::SocketAddr;
+
+/// Our side of a path to a client of this family.
+fn local(is_v4: bool) -> Local {
+    Local { socket: usize::from(!is_v4), ip: None }
+}
+
+impl World {
+    /// A datagram has arrived somewhere.
+    pub(super) fn arrive(&mut self, flight: Flight) {
+        if flight.to == SERVER_V4 || flight.to == SERVER_V6 {
+            // What reaches a process that stands still waits in its socket's buffer; some of it is lost there.
+            if self.server.is_some() && self.stalled_until > self.now() {
+                if self.rng.chance(500) {
+                    let (at, rng) = (self.stalled_until, self.rng.clone());
+                    self.network.fly(flight, at, &rng);
+                }
+                return;
+            }
+            return self.serve_datagram(&flight);
+        }
+        if let Some(actor) = self.network.receiver(&flight) {
+            self.report.datagrams += 1;
+            self.turn(actor, |host, joiner, turn| {
+                if let Some(host) = host {
+                    host.receive(&flight.bytes, flight.from, turn);
+                }
+                if let Some(joiner) = joiner {
+                    joiner.receive(&flight.bytes, flight.from, turn);
+                }
+            });
+        }
+    }
+
+    fn serve_datagram(&mut self, flight: &Flight) {
+        let now = self.now();
+        let arrival = Arrival { source: flight.from, local: local(flight.from.is_ipv4()), listener: Listener::Plain };
+        let Some(server) = &mut self.server else { return };
+        self.report.datagrams += 1;
+        match server.responder.receive(&flight.bytes, arrival, now) {
+            Decision::Silence(_) => {}
+            Decision::Transmit(transmit) => self.say(transmit),
+            Decision::Ask(question) => {
+                self.truth.asked(&question.ask, flight);
+                self.ask(*question);
+            }
+            Decision::Note(note, transmit) => {
+                let service = server.service.clone();
+                let noted = Task::new(async move { service.note_unverified(note).await }).go_on();
+                let failure = noted.expect("an idle lane answers at once").err();
+                self.truth.noted(failure);
+                transmit.into_iter().for_each(|transmit| self.say(transmit));
+            }
+        }
+        self.indicate();
+    }
+
+    /// Asks the lane, which is idle, and says its answer.
+    fn ask(&mut self, question: Question) {
+        let now = self.now();
+        let Some(server) = &self.server else { return };
+        let service = server.service.clone();
+        let idle = "an idle lane answers at once";
+        let transmit = match question.ask {
+            Ask::Presence(presence) => {
+                let result = Task::new(async move { service.presence(presence).await }).go_on().expect(idle);
+                self.note(|| format!("{presence:?} -> {result:?}"));
+                self.truth.refreshed(&presence, &result, now);
+                self.hear();
+                self.server
+                    .as_ref()
+                    .map(|server| server.answerer.presence(&question.reply, result, server.clock.mono()))
+            }
+            Ask::Bind(bind) => {
+                let BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued } = bind;
+                let future =
+                    async move { service.bind(attempt, role, listing, endpoint, datagram, nonce_issued).await };
+                let result = Task::new(future).go_on().expect(idle);
+                self.note(|| format!("{bind:?} -> {result:?}"));
+                self.truth.bound(&bind, &result, now);
+                self.hear();
+                if let (Ok(bound), false) = (&result, self.truth.is_lost) {
+                    self.truth.bind_told(&bind, &bound.value, now);
+                }
+                self.server.as_ref().map(|server| server.answerer.bind(&question.reply, result, server.clock.mono()))
+            }
+        };
+        if self.truth.is_lost {
+            self.ends_at.get_or_insert(now.plus_ms(700));
+        }
+        transmit.into_iter().for_each(|transmit| self.say(transmit));
+    }
+
+    fn say(&mut self, transmit: Transmit) {
+        assert_eq!(transmit.local, local(transmit.to.is_ipv4()), "answered from where it was asked");
+        self.say_to(transmit.to, transmit.bytes);
+    }
+
+    fn say_to(&mut self, to: SocketAddr, bytes: Vec<u8>) {
+        let (now, rng) = (self.now(), self.rng.clone());
+        if !self.truth.is_lost {
+            self.truth.said(to, &bytes, &self.network, now);
+        }
+        let from = if to.is_ipv4() { SERVER_V4 } else { SERVER_V6 };
+        self.network.fly(Flight { from, to, bytes, origin: Origin::Server }, now, &rng);
+    }
+
+    /// What the edge says without being asked.
+    pub(super) fn indicate(&mut self) {
+        if !self.is_serving() {
+            return;
+        }
+        let mut said = Vec::new();
+        if let Some(server) = &mut self.server {
+            server.indications.turn(&server.clock, |it| said.push(it));
+        }
+        for it in said {
+            match it {
+                Said::Offer(to, bytes) | Said::Introduction(to, bytes) => {
+                    self.report.indications += 1;
+                    self.say_to(Endpoint::address(to), bytes);
+                }
+                Said::OfferLimited | Said::OfferDropped => {}
+            }
+        }
+    }
+}
