@@ -50,7 +50,7 @@ fn help() -> String {
         "Example:
   rendezvous join --server http://127.0.0.1:8080 --tenant demo 0190b5d2a3c47e8f9a0b1c2d3e4f5a6b --message hello
 
-Events with --json: attempt, bound, family_ended, introduced, connected, acknowledged, message, done; failed
+Events with --json: attempt, bound, family_ended, introduced, relaying, connected, acknowledged, message, done; failed
 
 {EXIT_HELP}"
     )
@@ -81,7 +81,7 @@ async fn join(args: &Args, output: Output) -> ExitCode {
     match connect(&mut join, output).await {
         Ok(path) => {
             let code = talk(args, &mut join, path, output).await;
-            report(&join, PathKind::Direct).await;
+            report(&join, join.path_kind()).await;
             code
         }
         Err(failure) => {
@@ -136,10 +136,16 @@ async fn connect(join: &mut Join, output: Output) -> Result<Path, JoinFailure> {
                 let peers: Vec<String> = peers.iter().map(SocketAddr::to_string).collect();
                 output.event("introduced", json!({ "peers": peers }), &format!("trying {}", peers.join(", ")));
             }
+            JoinNews::Relaying { relay } => {
+                let text = format!("no direct way so far; asking {relay} beside it");
+                output.event("relaying", json!({ "relay": relay.to_string() }), &text);
+            }
             JoinNews::Connected(path) => {
+                let kind = join.path_kind();
+                let way = if kind == PathKind::Relayed { "by relay" } else { "direct" };
                 let fields =
-                    json!({ "peer": path.peer.to_string(), "path": "direct", "round_trip_us": path.round_trip_us });
-                let text = format!("direct to {}, round trip {}", path.peer, duration(path.round_trip_us));
+                    json!({ "peer": path.peer.to_string(), "path": kind, "round_trip_us": path.round_trip_us });
+                let text = format!("{way} to {}, round trip {}", path.peer, duration(path.round_trip_us));
                 output.event("connected", fields, &text);
                 return Ok(path);
             }
