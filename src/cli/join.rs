@@ -2,7 +2,7 @@
 
 use super::output::{EXIT_HELP, Output, ServerArgs, block_on, duration, exit, stdin_lines, stop_signal};
 use crate::client::core::Path;
-use crate::client::http::{Directory, JoinRequest, PathKind};
+use crate::client::http::{JoinRequest, PathKind};
 use crate::client::link::{Heard, Link, Talk};
 use crate::client::{Error, Join, JoinFailure, JoinNews, Port, Step};
 use crate::clock::{Clock, SystemClock};
@@ -98,20 +98,11 @@ async fn join(args: &Args, output: Output) -> ExitCode {
 }
 
 async fn start(args: &Args) -> Result<Join, Error> {
-    let directory = as_somebody(args.server.directory()?).await?;
+    let directory = args.server.directory()?.or_guest().await?;
     let port = Port::open().await?;
     let candidates = port.private_addresses(directory.authority()).await;
     let request = JoinRequest { candidates, ..JoinRequest::default() };
     Join::start(directory, port, args.listing, &request).await
-}
-
-/// A guest, when no token was given.
-async fn as_somebody(directory: Directory) -> Result<Directory, Error> {
-    if directory.has_token() {
-        return Ok(directory);
-    }
-    let guest = directory.guest().await?;
-    Ok(directory.with_token(guest.token))
 }
 
 async fn report(join: &Join, path: PathKind) {

@@ -145,13 +145,13 @@ class Outcome:
     """What a join came to: how it says that it reached the host, or where it says that it failed."""
 
     def __init__(self, lines, code, seconds):
-        self.code, self.seconds, self.peer, self.seen = code, seconds, "", f"exit code {code}"
+        self.code, self.seconds, self.peer, self.seen, self.why = code, seconds, "", f"exit code {code}", ""
         for line in lines:
             said = json.loads(line)
             if said["event"] == "connected":
                 self.peer, way = said["peer"], said["path"]
             elif said["event"] == "failed":
-                self.seen = f"no: {said['step']}"
+                self.seen, self.why = f"no: {said['step']}", said["message"]
         if code == 0:
             self.seen = "private" if self.peer.startswith("10.") else way
 

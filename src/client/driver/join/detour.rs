@@ -129,8 +129,8 @@ impl Join {
     fn attempt_by(&mut self, address: SocketAddr) {
         tracing::debug!(%address, "the relay's address for this side");
         let (directory, listing, request) = (self.directory.clone(), self.listing, self.request.clone());
-        let key = self.entropy.key();
-        self.jobs.spawn(async move { Done::Ticket(create(&directory, listing, &request, &key).await) });
+        let mut keys = self.entropy.fork();
+        self.jobs.spawn(async move { Done::Ticket(create(&directory, listing, &request, &mut keys).await) });
     }
 
     fn relayed(&mut self, path: Path, now: MonoTime) {

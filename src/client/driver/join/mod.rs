@@ -8,8 +8,8 @@ pub use failure::{JoinFailure, Step};
 use self::detour::{DETOUR_AFTER_MS, DetourState};
 use super::{Port, resolve, sleep_until, system_entropy};
 use crate::client::core::{Attempt, AttemptEvent, AttemptSetup, BindRefusal, Entropy, Path, is_stun};
-use crate::client::error::Error;
-use crate::client::http::{AttemptView, Directory, JoinRequest, JoinTicket, PathKind};
+use crate::client::error::{Code, Error};
+use crate::client::http::{AttemptView, Directory, JoinRequest, JoinTicket, PathKind, persistently};
 use crate::client::relay::Relayed;
 use crate::clock::{Clock, SystemClock};
 use crate::credentials::Secret;
@@ -19,10 +19,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Tries of the first call when no answer comes; all with one idempotency key, so that they make one attempt.
-const CREATE_TRIES: u32 = 3;
-/// Pause between them.
-const CREATE_PAUSE: Duration = Duration::from_millis(500);
+/// Attempts made for one join, when the answer to the one before came too late.
+const KEYS_MAX: u32 = 3;
 /// Until the first signed answer says better: past the longest lifetime of an attempt.
 const DEADLINE_MS: u64 = 120_000;
 /// One long poll; the server's bound is 30 s.
@@ -110,7 +108,7 @@ impl Join {
         request: &JoinRequest,
     ) -> Result<Self, Error> {
         let mut entropy = system_entropy()?;
-        let ticket = create(&directory, listing, request, &entropy.key()).await?;
+        let ticket = create(&directory, listing, request, &mut entropy).await?;
         let servers = resolve::servers(&ticket.stun, directory.authority(), port.families()).await?;
         let clock = SystemClock::new();
         let now = clock.mono();
@@ -325,20 +323,21 @@ impl Join {
     }
 }
 
+/// Creates an attempt. All tries have one key, so that they make one attempt; but when the answer was lost for so long that
+/// the attempt has ended unbound, another key makes another one.
 async fn create(
     directory: &Directory,
     listing: ListingId,
     request: &JoinRequest,
-    key: &str,
+    keys: &mut Entropy,
 ) -> Result<JoinTicket, Error> {
-    let mut tries = 1;
-    loop {
-        match directory.attempt(listing, request, key).await {
-            Err(Error::Unreachable { .. } | Error::Timeout { .. }) if tries < CREATE_TRIES => {
-                tries += 1;
-                tokio::time::sleep(CREATE_PAUSE).await;
-            }
+    for _ in 1..KEYS_MAX {
+        let key = keys.key();
+        match persistently(|| directory.attempt(listing, request, &key)).await {
+            Err(error) if error.code() == Some(&Code::Expired) => {}
             answer => return answer,
         }
     }
+    let key = keys.key();
+    persistently(|| directory.attempt(listing, request, &key)).await
 }
