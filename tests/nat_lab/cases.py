@@ -135,9 +135,9 @@ class Cases:
         delay = os.path.join(os.path.dirname(os.path.abspath(__file__)), "delay.py")
         self.lab.start(cable, ["python3", delay, "near", "far", str(DELAY_MS)], "delay")
 
-    def many(self, joins, loss, loss_of):
+    def many(self, joins, loss, loss_of, kind):
         """Many joins through a line that loses. Some hosts take them in turn, for one answers 64 at a time."""
-        calm, lossy = self.site("calm"), self.site("lossy", loss=loss, loss_of=loss_of)
+        calm, lossy = self.site("calm", kind), self.site("lossy", loss=loss, loss_of=loss_of)
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             listings = list(pool.map(self.lab.host, [calm.machine() for _ in range(AT_ONCE)]))
             machines = [lossy.machine() for _ in range(AT_ONCE)]

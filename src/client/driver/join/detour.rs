@@ -2,13 +2,14 @@
 //! relay. The server then sees the relay's address as this side's, and the host punches to that one.
 
 use super::super::resolve;
-use super::{DEADLINE_MS, Done, Join, JoinFailure, JoinNews, create};
-use crate::client::core::{Attempt, AttemptEvent, AttemptSetup, Path, Transmit, is_stun};
+use super::attempts::{ATTEMPTS_MAX, create, setup};
+use super::{Done, Join, JoinFailure, JoinNews};
+use crate::client::core::{Attempt, AttemptEvent, Path, Transmit, is_stun};
 use crate::client::error::Error;
-use crate::client::http::{JoinTicket, PathKind, TurnGrant};
+use crate::client::http::{JoinRequest, JoinTicket, PathKind, TurnGrant};
 use crate::client::relay::{Relay, RelayEvent, RelayFailure, Relayed};
 use crate::credentials::Secret;
-use crate::domain::{AttemptId, MonoTime, Role};
+use crate::domain::{AttemptId, MonoTime};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -27,6 +28,16 @@ pub(super) struct Detour {
     others: VecDeque<SocketAddr>,
     attempt: Option<Attempt>,
     peer_key: Option<Secret>,
+    bound: bool,
+    attempts_left: u32,
+}
+
+/// How an attempt by relay ended.
+enum End {
+    Connected(Path),
+    /// The server never saw this side; with another attempt it may.
+    Unbound,
+    NoPeer,
 }
 
 /// How far the detour is.
@@ -73,8 +84,16 @@ impl Join {
         let (Some(server), Some(relay), Some(local)) = (server, relay, local) else { return self.detour_failed(none) };
         self.news.push_back(JoinNews::Relaying { relay });
         let relay = Relay::new(relay, local, server, &grant, now);
-        let detour = Detour { relay, grant, server, others: relays, attempt: None, peer_key: None };
-        self.detour = DetourState::Open(Box::new(detour));
+        self.detour = DetourState::Open(Box::new(Detour {
+            relay,
+            grant,
+            server,
+            others: relays,
+            attempt: None,
+            peer_key: None,
+            bound: false,
+            attempts_left: ATTEMPTS_MAX,
+        }));
     }
 
     /// The server's answer to the attempt by relay.
@@ -82,17 +101,9 @@ impl Join {
         let DetourState::Open(detour) = &mut self.detour else { return };
         match ticket {
             Ok(ticket) => {
-                let setup = AttemptSetup {
-                    attempt: ticket.attempt_id,
-                    role: Role::Joiner,
-                    username: ticket.bind.username,
-                    password: ticket.bind.password,
-                    peer_key: ticket.peer_key.clone(),
-                    servers: vec![detour.server],
-                    deadline: now.plus_ms(DEADLINE_MS),
-                };
+                detour.peer_key = Some(ticket.peer_key.clone());
+                let setup = setup(ticket, vec![detour.server], now);
                 detour.attempt = Some(Attempt::new(setup, self.entropy.fork(), now));
-                detour.peer_key = Some(ticket.peer_key);
             }
             Err(error) => {
                 tracing::info!(%error, "no attempt by relay");
@@ -108,34 +119,43 @@ impl Join {
         }
         loop {
             let DetourState::Open(detour) = &mut self.detour else { return };
-            let (transmits, connected, failed) = detour.step(now);
+            let (transmits, end) = detour.step(now);
             for transmit in transmits {
                 self.port.transmit(&transmit).await;
             }
-            match (connected, failed) {
-                (Some(path), _) => self.relayed(path, now),
-                (None, Some(failure)) => self.relay_gone(failure, now),
-                (None, None) => {}
+            match end {
+                Some(End::Connected(path)) => self.relayed(path),
+                Some(End::Unbound) => self.attempt_by_relay(),
+                Some(End::NoPeer) => self.relay_gone(RelayFailure::NoPeer, now),
+                None => {}
             }
             let DetourState::Open(detour) = &mut self.detour else { return };
             match detour.relay.poll_event() {
-                Some(RelayEvent::Ready(address)) => self.attempt_by(address),
+                Some(RelayEvent::Ready(address)) => {
+                    tracing::debug!(%address, "the relay's address for this side");
+                    self.attempt_by_relay();
+                }
                 Some(RelayEvent::Failed(failure)) => self.relay_gone(failure, now),
                 None => return,
             }
         }
     }
 
-    fn attempt_by(&mut self, address: SocketAddr) {
-        tracing::debug!(%address, "the relay's address for this side");
-        let (directory, listing, request) = (self.directory.clone(), self.listing, self.request.clone());
+    fn attempt_by_relay(&mut self) {
+        let DetourState::Open(detour) = &mut self.detour else { return };
+        detour.attempt = None;
+        if detour.attempts_left == 0 {
+            return self.detour_failed(RelayFailure::NoAttempt);
+        }
+        detour.attempts_left -= 1;
+        let (directory, listing) = (self.directory.clone(), self.listing);
+        // The server sees the relay's address, which nobody shares: no use for private ones.
+        let request = JoinRequest { candidates: Vec::new(), ..self.request.clone() };
         let mut keys = self.entropy.fork();
-        self.jobs.spawn(async move { Done::Ticket(create(&directory, listing, &request, &mut keys).await) });
+        self.jobs.spawn(async move { Done::Detour(create(&directory, listing, &request, &mut keys).await) });
     }
 
-    fn relayed(&mut self, path: Path, now: MonoTime) {
-        let DetourState::Open(detour) = &mut self.detour else { return };
-        detour.relay.prefer(path.peer, now);
+    fn relayed(&mut self, path: Path) {
         if !self.over {
             self.over = true;
             self.kind = PathKind::Relayed;
@@ -258,8 +278,8 @@ impl DetourState {
 
 impl Detour {
     /// What is to be sent, and how the attempt ended.
-    fn step(&mut self, now: MonoTime) -> (Vec<Transmit>, Option<Path>, Option<RelayFailure>) {
-        let (mut connected, mut failed) = (None, None);
+    fn step(&mut self, now: MonoTime) -> (Vec<Transmit>, Option<End>) {
+        let mut end = None;
         if let Some(attempt) = &mut self.attempt {
             if attempt.poll_timeout().is_some_and(|due| due.is_past(now)) {
                 attempt.handle_timeout(now);
@@ -269,16 +289,16 @@ impl Detour {
             }
             while let Some(event) = attempt.poll_event() {
                 match event {
-                    AttemptEvent::Connected(path) => connected = Some(path),
-                    AttemptEvent::NotIntroduced(_) | AttemptEvent::PunchFailed => failed = Some(RelayFailure::NoPeer),
-                    AttemptEvent::Bound { .. }
-                    | AttemptEvent::FamilyEnded { .. }
-                    | AttemptEvent::Introduced { .. } => {}
+                    AttemptEvent::Connected(path) => end = Some(End::Connected(path)),
+                    AttemptEvent::NotIntroduced(_) if !self.bound => end = Some(End::Unbound),
+                    AttemptEvent::NotIntroduced(_) | AttemptEvent::PunchFailed => end = Some(End::NoPeer),
+                    AttemptEvent::Bound { .. } => self.bound = true,
+                    AttemptEvent::FamilyEnded { .. } | AttemptEvent::Introduced { .. } => {}
                 }
             }
         }
         self.relay.handle_timeout(now);
         let transmits = std::iter::from_fn(|| self.relay.poll_transmit()).collect();
-        (transmits, connected, failed)
+        (transmits, end)
     }
 }

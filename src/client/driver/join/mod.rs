@@ -1,28 +1,28 @@
 //! Joins a game.
 
+mod attempts;
 mod detour;
 mod failure;
 
 pub use failure::{JoinFailure, Step};
 
+use self::attempts::{ATTEMPTS_MAX, create, setup};
 use self::detour::{DETOUR_AFTER_MS, DetourState};
 use super::{Port, resolve, sleep_until, system_entropy};
-use crate::client::core::{Attempt, AttemptEvent, AttemptSetup, BindRefusal, Entropy, Path, is_stun};
-use crate::client::error::{Code, Error};
-use crate::client::http::{AttemptView, Directory, JoinRequest, JoinTicket, PathKind, persistently};
+use crate::client::core::{Attempt, AttemptEvent, BindRefusal, Entropy, Path, is_stun};
+use crate::client::error::Error;
+use crate::client::http::{AttemptView, Directory, JoinRequest, JoinTicket, PathKind};
 use crate::client::relay::Relayed;
 use crate::clock::{Clock, SystemClock};
 use crate::credentials::Secret;
-use crate::domain::{AttemptId, ListingId, MonoTime, Role};
+use crate::domain::{AttemptId, ListingId, MonoTime};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Attempts made for one join, when the answer to the one before came too late.
-const KEYS_MAX: u32 = 3;
-/// Until the first signed answer says better: past the longest lifetime of an attempt.
-const DEADLINE_MS: u64 = 120_000;
+/// Why an attempt ended whose joiner the server never saw.
+const NEVER_BOUND: &str = "joiner_never_bound";
 /// One long poll; the server's bound is 30 s.
 const POLL_WAIT: Duration = Duration::from_secs(25);
 /// Pause after a long poll that failed.
@@ -68,9 +68,12 @@ pub enum JoinNews {
 
 /// A finished job.
 enum Done {
-    Seen(Result<AttemptView, Error>),
+    Seen(AttemptId, Result<AttemptView, Error>),
     Relays(Vec<SocketAddr>),
-    Ticket(Result<JoinTicket, Error>),
+    /// Another attempt, after one that ended so.
+    Again(Result<JoinTicket, Error>, JoinFailure),
+    /// The attempt by relay.
+    Detour(Result<JoinTicket, Error>),
     Told,
 }
 
@@ -82,13 +85,15 @@ pub struct Join {
     clock: SystemClock,
     entropy: Entropy,
     listing: ListingId,
-    /// For another attempt: a relay's address is never private, so this side has no candidates then.
     request: JoinRequest,
     servers: Vec<SocketAddr>,
+    attempts_left: u32,
     attempt: Attempt,
     peer_key: Secret,
     bound: bool,
     tried: Vec<SocketAddr>,
+    /// Another attempt is being made.
+    renewing: bool,
     punch_failed: bool,
     detour: DetourState,
     detour_at: Option<MonoTime>,
@@ -112,16 +117,9 @@ impl Join {
         let servers = resolve::servers(&ticket.stun, directory.authority(), port.families()).await?;
         let clock = SystemClock::new();
         let now = clock.mono();
-        let setup = AttemptSetup {
-            attempt: ticket.attempt_id,
-            role: Role::Joiner,
-            username: ticket.bind.username,
-            password: ticket.bind.password,
-            peer_key: ticket.peer_key.clone(),
-            servers: servers.clone(),
-            deadline: now.plus_ms(DEADLINE_MS),
-        };
-        let detour = if ticket.turn.is_empty() { DetourState::None } else { DetourState::Spare(ticket.turn) };
+        let (peer_key, turn) = (ticket.peer_key.clone(), ticket.turn.clone());
+        let setup = setup(ticket, servers.clone(), now);
+        let detour = if turn.is_empty() { DetourState::None } else { DetourState::Spare(turn) };
         let mut join = Self {
             directory,
             port,
@@ -129,11 +127,13 @@ impl Join {
             attempt: Attempt::new(setup, entropy.fork(), now),
             entropy,
             listing,
-            request: JoinRequest { candidates: Vec::new(), ..request.clone() },
+            request: request.clone(),
             servers,
-            peer_key: ticket.peer_key,
+            attempts_left: ATTEMPTS_MAX - 1,
+            peer_key,
             bound: false,
             tried: Vec::new(),
+            renewing: false,
             punch_failed: false,
             detour,
             detour_at: None,
@@ -276,11 +276,10 @@ impl Join {
                 JoinNews::Connected(path)
             }
             AttemptEvent::NotIntroduced(refusal) => {
-                self.over = true;
                 let unbound = !self.bound && refusal.is_about_address();
                 let failure =
                     if unbound { JoinFailure::NotBound(refusal) } else { JoinFailure::NotIntroduced(refusal) };
-                JoinNews::Failed(failure)
+                return self.ended(failure, refusal == BindRefusal::Gone);
             }
         };
         self.news.push_back(news);
@@ -289,9 +288,11 @@ impl Join {
     fn finish(&mut self, done: Done) {
         let now = self.clock.mono();
         match done {
-            Done::Seen(state) => self.seen(state),
+            Done::Seen(attempt, state) if attempt == self.attempt.id() => self.seen(state),
+            Done::Seen(..) => {}
             Done::Relays(found) => self.relays_found(found, now),
-            Done::Ticket(ticket) => self.ticket_for_detour(ticket, now),
+            Done::Again(ticket, failure) => self.ticket_again(ticket, failure, now),
+            Done::Detour(ticket) => self.ticket_for_detour(ticket, now),
             Done::Told => {}
         }
     }
@@ -301,7 +302,7 @@ impl Join {
         let (directory, attempt) = (self.directory.clone(), self.attempt.id());
         self.jobs.spawn(async move {
             tokio::time::sleep(pause).await;
-            Done::Seen(directory.attempt_state(attempt, after, POLL_WAIT).await)
+            Done::Seen(attempt, directory.attempt_state(attempt, after, POLL_WAIT).await)
         });
     }
 
@@ -311,9 +312,8 @@ impl Join {
         }
         match state {
             Ok(view) if view.is_over() => {
-                self.over = true;
-                let failure = JoinFailure::Ended { state: view.state, reason: view.reason };
-                self.news.push_back(JoinNews::Failed(failure));
+                let gone = view.reason.as_deref() == Some(NEVER_BOUND);
+                self.ended(JoinFailure::Ended { state: view.state, reason: view.reason }, gone);
             }
             // Introduced: what follows comes over UDP.
             Ok(view) if view.state == "introduced" => {}
@@ -321,23 +321,4 @@ impl Join {
             Err(_) => self.watch(0, POLL_PAUSE),
         }
     }
-}
-
-/// Creates an attempt. All tries have one key, so that they make one attempt; but when the answer was lost for so long that
-/// the attempt has ended unbound, another key makes another one.
-async fn create(
-    directory: &Directory,
-    listing: ListingId,
-    request: &JoinRequest,
-    keys: &mut Entropy,
-) -> Result<JoinTicket, Error> {
-    for _ in 1..KEYS_MAX {
-        let key = keys.key();
-        match persistently(|| directory.attempt(listing, request, &key)).await {
-            Err(error) if error.code() == Some(&Code::Expired) => {}
-            answer => return answer,
-        }
-    }
-    let key = keys.key();
-    persistently(|| directory.attempt(listing, request, &key)).await
 }

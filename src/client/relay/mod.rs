@@ -7,6 +7,9 @@
 //! Driven like the machines of [`core`](super::core): no socket and no clock. The protocol is `turn-client-proto`'s, which
 //! draws its own transaction ids.
 
+#[cfg(test)]
+mod tests;
+
 use super::core::{CANDIDATES_MAX, Transmit};
 use super::http::TurnGrant;
 use crate::domain::endpoint::fold;
@@ -25,11 +28,13 @@ use turn_client_proto::udp::TurnClientUdp;
 const PERMISSIONS_MAX: usize = 1 + CANDIDATES_MAX;
 /// Datagrams that wait to be sent; more are lost, as datagrams may be.
 const OUT_MAX: usize = 64;
-/// First repetition of a request, then doubled up to [`REPEAT_MAX`]: RFC 8489 section 6.2.1, capped, since a player waits.
-const REPEAT_FIRST: Duration = Duration::from_millis(500);
-const REPEAT_MAX: Duration = Duration::from_secs(1);
-/// Times that a request is sent: ten seconds in all. Of ten, each lost with its answer half the time, one in a thousand fails.
-const SENDS_MAX: u32 = 10;
+/// Repetition of a request without an answer, as a bind's: a player waits, and RFC 8489's doubling assumes patience.
+const REPEAT: Duration = Duration::from_millis(500);
+/// Times that a request is sent: ten seconds in all. At 30 % loss each way one in a million is never answered.
+const SENDS_MAX: u32 = 20;
+/// Until the relay is ready, at most: the challenge, the allocation and the permission, of which each may take some tries. A
+/// relay that answers a credential by another challenge says nothing better.
+const READY_MS: u64 = 15_000;
 /// Steps of the protocol at one instant; it takes a handful, and a loop of its own making must not become ours.
 const STEPS_MAX: usize = 32;
 
@@ -93,6 +98,8 @@ pub(crate) struct Relay {
     relay: SocketAddr,
     server: SocketAddr,
     allocated: Option<SocketAddr>,
+    ready: bool,
+    ready_until: MonoTime,
     asked: Vec<IpAddr>,
     due: MonoTime,
     failed: bool,
@@ -114,13 +121,15 @@ impl Relay {
             Family::V4 => AddressFamily::IPV4,
             Family::V6 => AddressFamily::IPV6,
         });
-        config.set_request_retransmits(REPEAT_FIRST, REPEAT_MAX, SENDS_MAX, REPEAT_MAX);
+        config.set_request_retransmits(REPEAT, REPEAT, SENDS_MAX, REPEAT);
         let mut relayed = Self {
             client: TurnClientUdp::allocate(local, relay, config),
             local,
             relay,
             server,
             allocated: None,
+            ready: false,
+            ready_until: now.plus_ms(READY_MS),
             asked: Vec::new(),
             due: now,
             failed: false,
@@ -148,6 +157,9 @@ impl Relay {
 
     /// Sends to a peer from the relay's address. As long as the relay has no permission for that peer the datagram is lost,
     /// and the permission is asked for: whoever sends repeats itself anyway.
+    ///
+    /// In Send indications, 36 bytes longer than the datagram. A channel would add four, but its number is used by the relay
+    /// before this side has the answer that tells of it, and on a line that loses what comes until then would be lost too.
     pub(crate) fn send(&mut self, peer: SocketAddr, bytes: &[u8], now: MonoTime) {
         if self.client.have_permission(TransportType::Udp, peer.ip()) {
             if let Ok(Some(sent)) = self.client.send_to(TransportType::Udp, peer, bytes, at(now)) {
@@ -155,14 +167,6 @@ impl Relay {
             }
         } else {
             self.permit(peer.ip(), now);
-        }
-        self.drive(now);
-    }
-
-    /// Sends to this peer with four bytes of overhead from now on (a channel), and not with 36.
-    pub(crate) fn prefer(&mut self, peer: SocketAddr, now: MonoTime) {
-        if let Err(error) = self.client.bind_channel(TransportType::Udp, peer, at(now)) {
-            tracing::debug!(%peer, %error, "no channel");
         }
         self.drive(now);
     }
@@ -179,6 +183,9 @@ impl Relay {
         if self.due.is_past(now) {
             self.drive(now);
         }
+        if !self.ready && self.ready_until.is_past(now) {
+            self.fail(RelayFailure::NoAllocation);
+        }
     }
 
     /// The next datagram to send.
@@ -193,7 +200,8 @@ impl Relay {
 
     /// When [`Relay::handle_timeout`] is due.
     pub(crate) fn poll_timeout(&self) -> Option<MonoTime> {
-        (!self.failed).then_some(self.due)
+        let due = if self.ready { self.due } else { self.due.min(self.ready_until) };
+        (!self.failed).then_some(due)
     }
 
     fn permit(&mut self, ip: IpAddr, now: MonoTime) {
@@ -241,10 +249,13 @@ impl Relay {
             TurnEvent::AllocationCreateFailed(_) => self.fail(RelayFailure::NoAllocation),
             TurnEvent::PermissionCreated(_, ip) if *ip == self.server.ip() => {
                 if let Some(address) = self.allocated {
+                    self.ready = true;
                     self.events.push_back(RelayEvent::Ready(address));
                 }
             }
-            TurnEvent::PermissionCreateFailed(_, ip) if *ip == self.server.ip() => self.fail(RelayFailure::NoPermission),
+            TurnEvent::PermissionCreateFailed(_, ip) if *ip == self.server.ip() => {
+                self.fail(RelayFailure::NoPermission)
+            }
             // A peer that the relay doesn't serve answers no punch, and that ends by itself.
             TurnEvent::PermissionCreated(..)
             | TurnEvent::PermissionCreateFailed(..)
