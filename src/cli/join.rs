@@ -27,8 +27,8 @@ const REPORT: Duration = Duration::from_secs(1);
 /// Join a game by its id
 ///
 /// Makes an attempt, shows this machine's UDP address to the server, waits to be introduced to the host, punches through
-/// the NATs of both sides, and says something. Prints the way taken and the round trip time. On a terminal and without
-/// --message it goes on as a chat until Ctrl-D.
+/// the NATs of both sides, and says something. Where no punch works and the server names a relay, it goes by that. Prints the
+/// way taken and the round trip time. On a terminal and without --message it goes on as a chat until Ctrl-D.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = help())]
 pub(crate) struct Args {

@@ -135,6 +135,13 @@ class Cases:
         delay = os.path.join(os.path.dirname(os.path.abspath(__file__)), "delay.py")
         self.lab.start(cable, ["python3", delay, "near", "far", str(DELAY_MS)], "delay")
 
+    def no_relay(self):
+        """Last: the relay ends, so that what went by it fails."""
+        host, player = self.site("deaf-host", "symmetric"), self.site("deaf-player", "symmetric")
+        listing = self.lab.host(host.machine())
+        self.lab.relay.end()
+        self.add("symmetric NATs, the relay is down", "no: punch", self.lab.join(player.machine(), listing))
+
     def many(self, joins, loss, loss_of, kind):
         """Many joins through a line that loses. Some hosts take them in turn, for one answers 64 at a time."""
         calm, lossy = self.site("calm", kind), self.site("lossy", loss=loss, loss_of=loss_of)

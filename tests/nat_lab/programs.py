@@ -109,7 +109,7 @@ class Lab:
         relay = ["turnserver", "-c", self.relay_config, "--listening-ip", RELAY, "--relay-ip", RELAY]
         relay += ["--static-auth-secret", self.secret, "--realm", "lab", "--pidfile", f"{self.folder}/coturn.pid"]
         relay += ["--log-file", f"{self.folder}/coturn.log", "--simple-log", "--verbose"]
-        self.start("srv", relay, "coturn")
+        self.relay = self.start("srv", relay, "coturn")
         server = self.start("srv", [self.binary, "serve", "--config", config], "server")
         if not server.wait_for(lambda line: line.startswith("ready "), READY_S):
             raise SystemExit(f"the server did not start; see {self.folder}")
