@@ -2,7 +2,7 @@
 
 use super::output::{EXIT_HELP, Output, ServerArgs, block_on, duration, exit, stdin_lines, stop_signal};
 use crate::client::core::Path;
-use crate::client::http::{Directory, JoinRequest, PathKind};
+use crate::client::http::{JoinRequest, PathKind};
 use crate::client::link::{Heard, Link, Talk};
 use crate::client::{Error, Join, JoinFailure, JoinNews, Port, Step};
 use crate::clock::{Clock, SystemClock};
@@ -27,8 +27,8 @@ const REPORT: Duration = Duration::from_secs(1);
 /// Join a game by its id
 ///
 /// Makes an attempt, shows this machine's UDP address to the server, waits to be introduced to the host, punches through
-/// the NATs of both sides, and says something. Prints the way taken and the round trip time. On a terminal and without
-/// --message it goes on as a chat until Ctrl-D.
+/// the NATs of both sides, and says something. Where no punch works and the server names a relay, it goes by that. Prints the
+/// way taken and the round trip time. On a terminal and without --message it goes on as a chat until Ctrl-D.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = help())]
 pub(crate) struct Args {
@@ -50,7 +50,7 @@ fn help() -> String {
         "Example:
   rendezvous join --server http://127.0.0.1:8080 --tenant demo 0190b5d2a3c47e8f9a0b1c2d3e4f5a6b --message hello
 
-Events with --json: attempt, bound, family_ended, introduced, connected, acknowledged, message, done; failed
+Events with --json: attempt, bound, family_ended, introduced, relaying, connected, acknowledged, message, done; failed
 
 {EXIT_HELP}"
     )
@@ -81,7 +81,7 @@ async fn join(args: &Args, output: Output) -> ExitCode {
     match connect(&mut join, output).await {
         Ok(path) => {
             let code = talk(args, &mut join, path, output).await;
-            report(&join, PathKind::Direct).await;
+            report(&join, join.path_kind()).await;
             code
         }
         Err(failure) => {
@@ -98,20 +98,11 @@ async fn join(args: &Args, output: Output) -> ExitCode {
 }
 
 async fn start(args: &Args) -> Result<Join, Error> {
-    let directory = as_somebody(args.server.directory()?).await?;
+    let directory = args.server.directory()?.or_guest().await?;
     let port = Port::open().await?;
     let candidates = port.private_addresses(directory.authority()).await;
     let request = JoinRequest { candidates, ..JoinRequest::default() };
     Join::start(directory, port, args.listing, &request).await
-}
-
-/// A guest, when no token was given.
-async fn as_somebody(directory: Directory) -> Result<Directory, Error> {
-    if directory.has_token() {
-        return Ok(directory);
-    }
-    let guest = directory.guest().await?;
-    Ok(directory.with_token(guest.token))
 }
 
 async fn report(join: &Join, path: PathKind) {
@@ -136,10 +127,16 @@ async fn connect(join: &mut Join, output: Output) -> Result<Path, JoinFailure> {
                 let peers: Vec<String> = peers.iter().map(SocketAddr::to_string).collect();
                 output.event("introduced", json!({ "peers": peers }), &format!("trying {}", peers.join(", ")));
             }
+            JoinNews::Relaying { relay } => {
+                let text = format!("no direct way so far; asking {relay} beside it");
+                output.event("relaying", json!({ "relay": relay.to_string() }), &text);
+            }
             JoinNews::Connected(path) => {
+                let kind = join.path_kind();
+                let way = if kind == PathKind::Relayed { "by relay" } else { "direct" };
                 let fields =
-                    json!({ "peer": path.peer.to_string(), "path": "direct", "round_trip_us": path.round_trip_us });
-                let text = format!("direct to {}, round trip {}", path.peer, duration(path.round_trip_us));
+                    json!({ "peer": path.peer.to_string(), "path": kind, "round_trip_us": path.round_trip_us });
+                let text = format!("{way} to {}, round trip {}", path.peer, duration(path.round_trip_us));
                 output.event("connected", fields, &text);
                 return Ok(path);
             }

@@ -62,6 +62,8 @@ mod driver;
 mod error;
 pub mod http;
 pub mod link;
+mod relay;
 
 pub use driver::{Host, HostNews, HostOptions, Join, JoinFailure, JoinNews, PlayerNews, Port, Step};
 pub use error::{Code, Error, Problem};
+pub use relay::RelayFailure;

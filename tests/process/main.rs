@@ -9,6 +9,7 @@ mod clients;
 mod datagrams;
 mod documents;
 mod drain;
+mod foreign_agent;
 mod http;
 #[path = "../support/http_message.rs"]
 mod http_message;

@@ -2,12 +2,15 @@
 
 use super::port::Families;
 use crate::client::error::Error;
+use crate::domain::endpoint::fold;
 use std::net::{IpAddr, SocketAddr};
 
 /// RFC 8489 section 18.6.
 const STUN_PORT: u16 = 3478;
 /// URIs looked at: two listeners per family, and then some.
 const URIS_MAX: usize = 8;
+/// Relays asked in turn: each may take ten seconds to stay silent.
+const RELAYS_MAX: usize = 3;
 
 /// The addresses of `uris` that `families` can reach, the first of each family first.
 ///
@@ -27,9 +30,36 @@ pub(super) async fn servers(uris: &[String], authority: &str, families: Families
     if found.is_empty() { Err(Error::NoUdp { offered: uris.to_vec() }) } else { Ok(found) }
 }
 
+/// The addresses of `turn:` URIs (RFC 7065) that `families` can reach over UDP, in the order given and at most
+/// [`RELAYS_MAX`]. `turns:` and `?transport=tcp` are for clients that speak those.
+pub(super) async fn relays(uris: &[String], families: Families) -> Vec<SocketAddr> {
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for (host, port) in uris.iter().take(URIS_MAX).filter_map(|uri| split_turn(uri)) {
+        let Ok(addresses) = tokio::net::lookup_host((host, port)).await else { continue };
+        for address in addresses.map(fold).filter(|address| families.reach(*address)) {
+            if found.len() < RELAYS_MAX && !found.contains(&address) {
+                found.push(address);
+            }
+        }
+    }
+    found
+}
+
+/// `turn:host[:port][?transport=udp]` to its parts.
+fn split_turn(uri: &str) -> Option<(&str, u16)> {
+    let rest = uri.strip_prefix("turn:")?;
+    match rest.split_once('?') {
+        None | Some((_, "transport=udp")) => host_and_port(rest.split('?').next()?),
+        Some(_) => None,
+    }
+}
+
 /// `stun:host[:port]` to its parts, brackets of IPv6 removed.
 fn split(uri: &str) -> Option<(&str, u16)> {
-    let rest = uri.strip_prefix("stun:")?;
+    host_and_port(uri.strip_prefix("stun:")?)
+}
+
+fn host_and_port(rest: &str) -> Option<(&str, u16)> {
     if let Some(rest) = rest.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
         return Some((host, if rest.is_empty() { STUN_PORT } else { rest.strip_prefix(':')?.parse().ok()? }));
@@ -63,6 +93,23 @@ mod tests {
         assert_eq!(http_host("[::1]:8080"), "::1");
         assert_eq!(http_host("play.example:8080"), "play.example");
         assert_eq!(http_host("play.example"), "play.example");
+    }
+
+    #[tokio::test]
+    async fn relays_are_those_that_speak_udp_here() {
+        let uris = [
+            "turns:127.0.0.1:5349",
+            "turn:127.0.0.1:3478?transport=tcp",
+            "turn:127.0.0.1?transport=udp",
+            "turn:127.0.0.2:4000",
+            "turn:[::1]:4001",
+            "turn:127.0.0.2:4000?transport=udp",
+        ]
+        .map(str::to_owned);
+        let found = relays(&uris, Families { v4: true, v6: true }).await;
+        assert_eq!(found, ["127.0.0.1:3478", "127.0.0.2:4000", "[::1]:4001"].map(|text| text.parse().unwrap()));
+        let found = relays(&uris, Families { v4: false, v6: true }).await;
+        assert_eq!(found, ["[::1]:4001".parse().unwrap()]);
     }
 
     #[tokio::test]

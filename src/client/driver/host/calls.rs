@@ -69,6 +69,7 @@ impl Host {
                 self.fail(error, now);
             }
             Done::Poll(listing, answer) if self.listing() == Some(listing) => self.polled(answer, now),
+            Done::Relays(relays) => self.relays = relays.iter().map(SocketAddr::ip).collect(),
             Done::Poll(..) | Done::Told => {}
         }
     }
@@ -117,6 +118,16 @@ impl Host {
         }
     }
 
+    /// Looks up the relays' addresses, once: for the report of how a player came, and for nothing else.
+    fn note_relays(&mut self, pending: &PendingAttempts) {
+        let grants = pending.attempts.iter().flat_map(|attempt| &attempt.turn);
+        let uris: Vec<String> = grants.flat_map(|grant| grant.uris.clone()).collect();
+        if self.relays.is_empty() && !uris.is_empty() {
+            let families = self.port.families();
+            self.jobs.spawn(async move { Done::Relays(resolve::relays(&uris, families).await) });
+        }
+    }
+
     /// Starts the next long poll, after a pause.
     fn poll(&mut self, pause_ms: u64) {
         let Some(registered) = &self.registered else { return };
@@ -134,6 +145,7 @@ impl Host {
             Ok(pending) => {
                 self.polled = self.polled.max(pending.commit);
                 let pause_ms = pause_after(&pending, pause_ms);
+                self.note_relays(&pending);
                 for attempt in pending.attempts {
                     if let Some(core) = &mut self.core {
                         core.offer(attempt.attempt_id, LEFT_MS, now);

@@ -13,7 +13,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::credentials::peer_key;
 use crate::domain::{AttemptId, ListingId, MonoTime};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -34,6 +34,7 @@ enum Done {
     Renew(Result<Renewed, Error>),
     Ask(Result<LeaseView, Error>),
     Poll(ListingId, Result<PendingAttempts, Error>),
+    Relays(Vec<SocketAddr>),
     Told,
 }
 
@@ -52,6 +53,8 @@ pub struct Host {
     jobs: JoinSet<Done>,
     /// At most what one datagram or one call gives; drained before more is taken in.
     news: VecDeque<HostNews>,
+    /// Addresses of the operator's relays, once an attempt has named them: a player who comes from one was relayed.
+    relays: Vec<IpAddr>,
     /// Commit up to which pending attempts are known.
     polled: u64,
     entropy: Entropy,
@@ -74,6 +77,7 @@ impl Host {
             listed_before: false,
             jobs: JoinSet::new(),
             news: VecDeque::new(),
+            relays: Vec::new(),
             polled: 0,
             entropy,
         })
@@ -196,7 +200,8 @@ impl Host {
             AttemptEvent::Bound { .. } | AttemptEvent::FamilyEnded { .. } => None,
             AttemptEvent::Introduced { peers } => Some(PlayerNews::Introduced { peers }),
             AttemptEvent::Connected(path) => {
-                self.report(attempt, PathKind::Direct);
+                let relayed = self.relays.contains(&path.peer.ip());
+                self.report(attempt, if relayed { PathKind::Relayed } else { PathKind::Direct });
                 let peer_key = peer_key(&self.registered.as_ref()?.presence.password, attempt);
                 Some(PlayerNews::Connected { path, peer_key })
             }

@@ -1,6 +1,7 @@
 //! Why a join failed, in words for the player.
 
 use crate::client::core::BindRefusal;
+use crate::client::relay::RelayFailure;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -33,6 +34,8 @@ pub enum JoinFailure {
     PunchFailed {
         /// The addresses that were tried.
         tried: Vec<SocketAddr>,
+        /// Why a relay didn't help; `None` when the server names none.
+        relay: Option<RelayFailure>,
     },
 }
 
@@ -70,7 +73,10 @@ impl JoinFailure {
                 "revoked" => "ask the server's operator",
                 _ => "the host didn't answer: browse again and choose another game, or try later",
             },
-            Self::PunchFailed { .. } => {
+            Self::PunchFailed { relay: Some(_), .. } => {
+                "a NAT or firewall on one side lets nothing in and the relay didn't help: try another network, and tell the server's operator"
+            }
+            Self::PunchFailed { relay: None, .. } => {
                 "a NAT or firewall on one side lets nothing in (often symmetric NAT, as in mobile networks): try another network, or IPv6 on both sides"
             }
         }
@@ -88,9 +94,10 @@ impl fmt::Display for JoinFailure {
                 write!(f, "the attempt ended before the introduction: {state}")?;
                 reason.as_ref().filter(|reason| *reason != state).map_or(Ok(()), |reason| write!(f, " ({reason})"))
             }
-            Self::PunchFailed { tried } => {
+            Self::PunchFailed { tried, relay } => {
                 let tried: Vec<String> = tried.iter().map(SocketAddr::to_string).collect();
-                write!(f, "no answer from the host at {}", tried.join(", "))
+                write!(f, "no answer from the host at {}", tried.join(", "))?;
+                relay.map_or(Ok(()), |failure| write!(f, "; {failure}"))
             }
         }
     }

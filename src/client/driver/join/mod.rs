@@ -1,27 +1,28 @@
 //! Joins a game.
 
+mod attempts;
+mod detour;
 mod failure;
 
 pub use failure::{JoinFailure, Step};
 
+use self::attempts::{ATTEMPTS_MAX, create, setup};
+use self::detour::{DETOUR_AFTER_MS, DetourState};
 use super::{Port, resolve, sleep_until, system_entropy};
-use crate::client::core::{Attempt, AttemptEvent, AttemptSetup, BindRefusal, Path, is_stun};
+use crate::client::core::{Attempt, AttemptEvent, BindRefusal, Entropy, Path, is_stun};
 use crate::client::error::Error;
 use crate::client::http::{AttemptView, Directory, JoinRequest, JoinTicket, PathKind};
+use crate::client::relay::Relayed;
 use crate::clock::{Clock, SystemClock};
 use crate::credentials::Secret;
-use crate::domain::{AttemptId, ListingId, MonoTime, Role};
+use crate::domain::{AttemptId, ListingId, MonoTime};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Tries of the first call when no answer comes; all with one idempotency key, so that they make one attempt.
-const CREATE_TRIES: u32 = 3;
-/// Pause between them.
-const CREATE_PAUSE: Duration = Duration::from_millis(500);
-/// Until the first signed answer says better: past the longest lifetime of an attempt.
-const DEADLINE_MS: u64 = 120_000;
+/// Why an attempt ended whose joiner the server never saw.
+const NEVER_BOUND: &str = "joiner_never_bound";
 /// One long poll; the server's bound is 30 s.
 const POLL_WAIT: Duration = Duration::from_secs(25);
 /// Pause after a long poll that failed.
@@ -47,7 +48,12 @@ pub enum JoinNews {
         /// The host's addresses.
         peers: Vec<SocketAddr>,
     },
-    /// The host can be reached: send the game's datagrams there.
+    /// The punch takes long, so a relay is asked beside it.
+    Relaying {
+        /// The relay.
+        relay: SocketAddr,
+    },
+    /// The host can be reached: send the game's datagrams there, with [`Join::send`]. [`Join::path_kind`] says by which way.
     Connected(Path),
     /// It won't work. Nothing but datagrams follows.
     Failed(JoinFailure),
@@ -60,8 +66,16 @@ pub enum JoinNews {
     },
 }
 
-/// A finished call.
-struct Seen(Result<AttemptView, Error>);
+/// A finished job.
+enum Done {
+    Seen(AttemptId, Result<AttemptView, Error>),
+    Relays(Vec<SocketAddr>),
+    /// Another attempt, after one that ended so.
+    Again(Result<JoinTicket, Error>, JoinFailure),
+    /// The attempt by relay.
+    Detour(Result<JoinTicket, Error>),
+    Told,
+}
 
 /// One join. Await [`Join::connect`], then go on awaiting [`Join::next`]: the host may need answers for a moment longer.
 #[derive(Debug)]
@@ -69,12 +83,23 @@ pub struct Join {
     directory: Directory,
     port: Port,
     clock: SystemClock,
+    entropy: Entropy,
+    listing: ListingId,
+    request: JoinRequest,
+    servers: Vec<SocketAddr>,
+    attempts_left: u32,
     attempt: Attempt,
     peer_key: Secret,
     bound: bool,
     tried: Vec<SocketAddr>,
+    /// Another attempt is being made.
+    renewing: bool,
+    punch_failed: bool,
+    detour: DetourState,
+    detour_at: Option<MonoTime>,
     over: bool,
-    jobs: JoinSet<Seen>,
+    kind: PathKind,
+    jobs: JoinSet<Done>,
     /// At most what one datagram or one call gives; drained before more is taken in.
     news: VecDeque<JoinNews>,
 }
@@ -88,28 +113,32 @@ impl Join {
         request: &JoinRequest,
     ) -> Result<Self, Error> {
         let mut entropy = system_entropy()?;
-        let ticket = create(&directory, listing, request, &entropy.key()).await?;
+        let ticket = create(&directory, listing, request, &mut entropy).await?;
         let servers = resolve::servers(&ticket.stun, directory.authority(), port.families()).await?;
         let clock = SystemClock::new();
         let now = clock.mono();
-        let setup = AttemptSetup {
-            attempt: ticket.attempt_id,
-            role: Role::Joiner,
-            username: ticket.bind.username,
-            password: ticket.bind.password,
-            peer_key: ticket.peer_key.clone(),
-            servers,
-            deadline: now.plus_ms(DEADLINE_MS),
-        };
+        let (peer_key, turn) = (ticket.peer_key.clone(), ticket.turn.clone());
+        let setup = setup(ticket, servers.clone(), now);
+        let detour = if turn.is_empty() { DetourState::None } else { DetourState::Spare(turn) };
         let mut join = Self {
             directory,
             port,
             clock,
-            attempt: Attempt::new(setup, entropy, now),
-            peer_key: ticket.peer_key,
+            attempt: Attempt::new(setup, entropy.fork(), now),
+            entropy,
+            listing,
+            request: request.clone(),
+            servers,
+            attempts_left: ATTEMPTS_MAX - 1,
+            peer_key,
             bound: false,
             tried: Vec::new(),
+            renewing: false,
+            punch_failed: false,
+            detour,
+            detour_at: None,
             over: false,
+            kind: PathKind::Failed,
             jobs: JoinSet::new(),
             news: VecDeque::new(),
         };
@@ -117,14 +146,19 @@ impl Join {
         Ok(join)
     }
 
-    /// The attempt.
+    /// The attempt; another one once the host was reached by a relay.
     pub fn attempt(&self) -> AttemptId {
-        self.attempt.id()
+        self.detour_attempt().map_or(self.attempt.id(), |(attempt, _)| attempt)
     }
 
-    /// Both sides have it and nobody else; a game can derive its own keys from it.
+    /// Both sides of the attempt have it and nobody else; a game can derive its own keys from it.
     pub fn peer_key(&self) -> &Secret {
-        &self.peer_key
+        self.detour_attempt().map_or(&self.peer_key, |(_, key)| key)
+    }
+
+    /// How the host was reached; [`PathKind::Failed`] as long as it was not.
+    pub fn path_kind(&self) -> PathKind {
+        self.kind
     }
 
     /// The sockets.
@@ -132,9 +166,14 @@ impl Join {
         &self.port
     }
 
-    /// Sends a datagram of the game.
-    pub async fn send(&self, to: SocketAddr, bytes: &[u8]) {
-        self.port.send(to, bytes).await;
+    /// Sends a datagram of the game, by the relay when that is the way.
+    pub async fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
+        let now = self.clock.mono();
+        let Some(relay) = self.relay_in_use() else { return self.port.send(to, bytes).await };
+        relay.send(to, bytes, now);
+        while let Some(transmit) = self.relay_in_use().and_then(|relay| relay.poll_transmit()) {
+            self.port.transmit(&transmit).await;
+        }
     }
 
     /// Works until the host is reached or can't be. The game's datagrams that come meanwhile are dropped.
@@ -146,6 +185,7 @@ impl Join {
                 JoinNews::Bound { .. }
                 | JoinNews::FamilyEnded { .. }
                 | JoinNews::Introduced { .. }
+                | JoinNews::Relaying { .. }
                 | JoinNews::Datagram { .. } => {}
             }
         }
@@ -159,21 +199,29 @@ impl Join {
             }
             let now = self.clock.mono();
             self.run_attempt(now).await;
+            self.run_detour(now).await;
             if !self.news.is_empty() {
                 continue;
             }
-            let due = self.attempt.poll_timeout();
+            let due = [self.attempt.poll_timeout(), self.detour_at, self.detour.poll_timeout()];
+            let due = due.into_iter().flatten().min();
             tokio::select! {
                 (datagram, from) = self.port.receive() => {
-                    if is_stun(datagram) {
-                        self.attempt.handle_input(datagram, from, self.clock.mono());
-                    } else {
-                        self.news.push_back(JoinNews::Datagram { from, bytes: datagram.to_vec() });
+                    let now = self.clock.mono();
+                    match self.detour.handle_input(datagram, from, now) {
+                        Relayed::Data { from, bytes } => self.news.push_back(JoinNews::Datagram { from, bytes }),
+                        Relayed::Taken => {}
+                        Relayed::Foreign if is_stun(datagram) => {
+                            self.attempt.handle_input(datagram, from, now);
+                        }
+                        Relayed::Foreign => {
+                            self.news.push_back(JoinNews::Datagram { from, bytes: datagram.to_vec() });
+                        }
                     }
                 }
                 Some(done) = self.jobs.join_next() => {
-                    if let Ok(Seen(state)) = done {
-                        self.seen(state);
+                    if let Ok(done) = done {
+                        self.finish(done);
                     }
                 }
                 () = sleep_until(&self.clock, due) => {}
@@ -199,31 +247,53 @@ impl Join {
             self.port.transmit(&transmit).await;
         }
         while let Some(event) = self.attempt.poll_event() {
-            let news = match event {
-                AttemptEvent::Bound { mapped } => {
-                    self.bound = true;
-                    JoinNews::Bound { mapped }
-                }
-                AttemptEvent::FamilyEnded { server, refusal } => JoinNews::FamilyEnded { server, refusal },
-                AttemptEvent::Introduced { peers } => {
-                    self.tried.extend(&peers);
-                    JoinNews::Introduced { peers }
-                }
-                AttemptEvent::Connected(path) => JoinNews::Connected(path),
-                AttemptEvent::NotIntroduced(refusal) if self.bound || !refusal.is_about_address() => {
-                    JoinNews::Failed(JoinFailure::NotIntroduced(refusal))
-                }
-                AttemptEvent::NotIntroduced(refusal) => JoinNews::Failed(JoinFailure::NotBound(refusal)),
-                AttemptEvent::PunchFailed => {
-                    JoinNews::Failed(JoinFailure::PunchFailed { tried: std::mem::take(&mut self.tried) })
-                }
-            };
-            let ends = matches!(news, JoinNews::Connected(_) | JoinNews::Failed(_));
-            if ends && self.over {
-                continue;
+            self.tell(event, now);
+        }
+        if self.over && self.kind == PathKind::Direct {
+            self.drop_detour(now).await;
+        }
+    }
+
+    fn tell(&mut self, event: AttemptEvent, now: MonoTime) {
+        let news = match event {
+            AttemptEvent::Bound { mapped } => {
+                self.bound = true;
+                JoinNews::Bound { mapped }
             }
-            self.over |= ends;
-            self.news.push_back(news);
+            AttemptEvent::FamilyEnded { server, refusal } => JoinNews::FamilyEnded { server, refusal },
+            AttemptEvent::Introduced { peers } => {
+                self.tried.extend(&peers);
+                if matches!(self.detour, DetourState::Spare(_)) && self.detour_at.is_none() {
+                    self.detour_at = Some(now.plus_ms(DETOUR_AFTER_MS));
+                }
+                JoinNews::Introduced { peers }
+            }
+            AttemptEvent::PunchFailed => return self.punch_failed(),
+            // The other way was faster, and the game uses that.
+            AttemptEvent::Connected(_) | AttemptEvent::NotIntroduced(_) if self.over => return,
+            AttemptEvent::Connected(path) => {
+                (self.over, self.kind) = (true, PathKind::Direct);
+                JoinNews::Connected(path)
+            }
+            AttemptEvent::NotIntroduced(refusal) => {
+                let unbound = !self.bound && refusal.is_about_address();
+                let failure =
+                    if unbound { JoinFailure::NotBound(refusal) } else { JoinFailure::NotIntroduced(refusal) };
+                return self.ended(failure, refusal == BindRefusal::Gone);
+            }
+        };
+        self.news.push_back(news);
+    }
+
+    fn finish(&mut self, done: Done) {
+        let now = self.clock.mono();
+        match done {
+            Done::Seen(attempt, state) if attempt == self.attempt.id() => self.seen(state),
+            Done::Seen(..) => {}
+            Done::Relays(found) => self.relays_found(found, now),
+            Done::Again(ticket, failure) => self.ticket_again(ticket, failure, now),
+            Done::Detour(ticket) => self.ticket_for_detour(ticket, now),
+            Done::Told => {}
         }
     }
 
@@ -232,7 +302,7 @@ impl Join {
         let (directory, attempt) = (self.directory.clone(), self.attempt.id());
         self.jobs.spawn(async move {
             tokio::time::sleep(pause).await;
-            Seen(directory.attempt_state(attempt, after, POLL_WAIT).await)
+            Done::Seen(attempt, directory.attempt_state(attempt, after, POLL_WAIT).await)
         });
     }
 
@@ -242,32 +312,13 @@ impl Join {
         }
         match state {
             Ok(view) if view.is_over() => {
-                self.over = true;
-                let failure = JoinFailure::Ended { state: view.state, reason: view.reason };
-                self.news.push_back(JoinNews::Failed(failure));
+                let gone = view.reason.as_deref() == Some(NEVER_BOUND);
+                self.ended(JoinFailure::Ended { state: view.state, reason: view.reason }, gone);
             }
             // Introduced: what follows comes over UDP.
             Ok(view) if view.state == "introduced" => {}
             Ok(view) => self.watch(view.commit, Duration::ZERO),
             Err(_) => self.watch(0, POLL_PAUSE),
-        }
-    }
-}
-
-async fn create(
-    directory: &Directory,
-    listing: ListingId,
-    request: &JoinRequest,
-    key: &str,
-) -> Result<JoinTicket, Error> {
-    let mut tries = 1;
-    loop {
-        match directory.attempt(listing, request, key).await {
-            Err(Error::Unreachable { .. } | Error::Timeout { .. }) if tries < CREATE_TRIES => {
-                tries += 1;
-                tokio::time::sleep(CREATE_PAUSE).await;
-            }
-            answer => return answer,
         }
     }
 }
