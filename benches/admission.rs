@@ -39,7 +39,7 @@ fn main() {
     let server = postgres::Server::start(true);
     match &server {
         Ok(server) => {
-            let open = |batch_max| open_postgres(&runtime, server, batch_max);
+            let open = |batch_max| open_postgres(server, batch_max);
             let (grouped, single) = (open(256), open(1));
             compare(&runtime, "PostgreSQL", &grouped, &single, 3.0);
             wake(
@@ -91,13 +91,9 @@ fn open_sqlite(runtime: &Runtime, path: &Path, batch_max: usize) -> Opened {
     Opened { store, url: None }
 }
 
-fn open_postgres(runtime: &Runtime, server: &postgres::Server, batch_max: usize) -> Opened {
+fn open_postgres(server: &postgres::Server, batch_max: usize) -> Opened {
     let (url, schema) = server.fresh_url();
-    runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("a connection");
-        tokio::spawn(connection);
-        client.batch_execute(&schema).await.expect("a schema");
-    });
+    postgres::execute(&url, &schema);
     let store = Store::open_postgres(&url, settings(batch_max), None).expect("a new store");
     Opened { store, url: Some(url) }
 }
