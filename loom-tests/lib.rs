@@ -117,6 +117,7 @@ pub fn register(n: u64, protocol: &str) -> Command {
         details: Details::new(details).expect("valid details"),
         ttl: ttl(60_000),
         gate: false,
+        session: None,
         candidates: Candidates::default(),
         lease: Fingerprint(9),
         quota_per_owner: 8,

@@ -106,6 +106,7 @@ impl Served {
             details: Details::new(details).expect("valid details"),
             ttl: Ttl::checked(limits.lease_ttl.max_ms.into(), limits.lease_ttl).expect("the longest"),
             gate: false,
+            session: None,
             candidates: Candidates::default(),
         };
         let granted = at_once(self.service.register(&caller, &format!("{n}"), request)).expect("room").value;

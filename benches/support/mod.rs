@@ -146,6 +146,7 @@ pub fn register(n: u64) -> Command {
         details: details(n),
         ttl: ttl(ttl_ms),
         gate: false,
+        session: None,
         candidates: Candidates::default(),
         lease: Fingerprint(spread(n)),
         quota_per_owner: 4,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+    ($($(#[doc = $doc:literal])* $name:ident),+ $(,)?) => {
         /// Counters of one process, shared by its services.
         #[derive(Debug, Default)]
         pub struct Counters {
@@ -26,7 +26,14 @@ macro_rules! counters {
             pub refused: BTreeMap<ErrorCode, u64>,
             /// What sweeps recorded.
             pub dispositions: BTreeMap<Disposition, u64>,
-            $($(#[$doc])* pub $name: u64,)+
+            $($(#[doc = $doc])* pub $name: u64,)+
+        }
+
+        impl Counts {
+            /// The counts that have no label: name, meaning, count.
+            pub fn events(&self) -> [(&'static str, &'static str, u64); [$(stringify!($name)),+].len()] {
+                [$((stringify!($name), concat!($($doc),*), self.$name)),+]
+            }
         }
 
         impl Counters {

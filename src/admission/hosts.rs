@@ -20,7 +20,7 @@ pub const CAPACITY_MAX: u32 = 4_096;
 
 /// How long what hosts hold is granted for. What a host asks for is cut to these bounds, and the answer says what it got
 /// (case L7).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {
     /// How long a heartbeat counts.
     pub heartbeat: Duration,
@@ -78,8 +78,13 @@ impl HostService {
         self.config.counters.refuse(error.into())
     }
 
-    /// The granted lifetime.
-    fn granted(&self, asked: Option<Duration>) -> Duration {
+    /// How long a heartbeat counts.
+    pub fn heartbeat_ttl(&self) -> Duration {
+        self.config.limits.heartbeat
+    }
+
+    /// What is granted to a host that asks for so much.
+    pub fn granted(&self, asked: Option<Duration>) -> Duration {
         let limits = &self.config.limits;
         asked.unwrap_or(limits.ttl_default).clamp(limits.ttl_min, limits.ttl_max)
     }
@@ -282,16 +287,39 @@ impl HostService {
         settle.await.map_err(|error: Error| self.refused(error))
     }
 
+    /// Whether the host belongs to the principal, which may hold leases of this tenant. Errors: `forbidden`,
+    /// `unknown_host`, `unavailable`.
+    pub async fn serves(&self, principal: &Principal, host: &HostId, tenant: &Tenant) -> Result<(), Error> {
+        self.resident(principal, host, tenant).await.map(|_| ()).map_err(|error| self.refused(error))
+    }
+
+    async fn holder(&self, principal: &Principal, lease: &LeaseRef) -> Result<(), Error> {
+        self.resident(principal, &lease.host, &lease.tenant).await?;
+        let owner = self.config.store.owner(lease.tenant.clone(), lease.session).await?;
+        let is_holder = owner.is_some_and(|owner| owner.lease.host == lease.host && owner.lease.epoch == lease.epoch);
+        if is_holder { Ok(()) } else { Err(Error::new(ErrorCode::LeaseLost)) }
+    }
+
+    /// Whether any host of the principal's credential holds the session's lease now. Errors: `lease_lost` and those of
+    /// [`acquire_lease`](Self::acquire_lease).
+    pub async fn runs(&self, principal: &Principal, tenant: Tenant, session: SessionId) -> Result<(), Error> {
+        let look = async {
+            let Principal::Host(_) = principal else { return Err(Error::new(ErrorCode::Forbidden)) };
+            let owner = self.config.store.owner(tenant.clone(), session).await?;
+            let lease = owner.ok_or(Error::new(ErrorCode::LeaseLost))?.lease;
+            match self.resident(principal, &lease.host, &tenant).await {
+                // Somebody else's host: who runs the session is no business of this one.
+                Err(error) if error.code == ErrorCode::UnknownHost => Err(Error::new(ErrorCode::LeaseLost)),
+                looked => looked.map(|_| ()),
+            }
+        };
+        look.await.map_err(|error| self.refused(error))
+    }
+
     /// The content that a command refers to. Only for the holder of the session's lease.
     pub async fn payload(&self, principal: &Principal, lease: LeaseRef, sha256: Sha256) -> Result<Bytes, Error> {
         let read = async {
-            self.resident(principal, &lease.host, &lease.tenant).await?;
-            let owner = self.config.store.owner(lease.tenant.clone(), lease.session).await?;
-            let is_holder =
-                owner.is_some_and(|owner| owner.lease.host == lease.host && owner.lease.epoch == lease.epoch);
-            if !is_holder {
-                return Err(Error::new(ErrorCode::LeaseLost));
-            }
+            self.holder(principal, &lease).await?;
             let request = GetCommandPayloadRequest { tenant: lease.tenant, session: lease.session, sha256 };
             Ok(self.config.store.get_command_payload(request).await?)
         };

@@ -1,11 +1,12 @@
 //! What an operator sees.
 
 use super::counters::{Counters, Counts};
-use super::model::{DueInShard, Error, Principal, ProtocolMode};
+use super::model::{DueInShard, Error, Principal, ProtocolMode, Timestamp};
 use super::store::Store;
 use super::sweep::{LastSweep, SweepBoard};
 use super::traits::Authorizer;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The state of the plane, across tenants: for the deployment's own eyes (rule P1).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,14 @@ pub struct AdmissionView {
     pub waiting: usize,
     /// What this process counted.
     pub counts: Counts,
+}
+
+impl AdmissionView {
+    /// The oldest deadline that has passed unsettled, over all shards, and for how long.
+    pub fn oldest_due(&self) -> Option<(Timestamp, Duration)> {
+        let oldest = |due: &DueInShard| due.oldest.map(|deadline| (deadline, due.read_at.since(deadline)));
+        self.due.iter().filter_map(oldest).min()
+    }
 }
 
 /// Answers the operator.

@@ -54,6 +54,11 @@ impl Waits {
         self.released.send_replace(true);
     }
 
+    /// Whether nobody may wait any more.
+    pub fn is_released(&self) -> bool {
+        *self.released.borrow()
+    }
+
     /// Wakes whoever waits for one of these.
     pub(super) fn wake(&self, notices: &[Notice]) {
         let state = self.state();

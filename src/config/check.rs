@@ -30,6 +30,7 @@ impl Config {
         for (position, tenant) in self.tenants.iter_mut().enumerate() {
             tenant.jwt.read_files(position, errors);
         }
+        self.admission.read_secret_files(errors);
     }
 
     /// Checks everything together.
@@ -66,6 +67,7 @@ impl Config {
         }
         self.check_dev_addresses(errors);
         self.check_tenants(errors);
+        self.check_admission(errors);
     }
 
     /// `--dev` has known keys and no limiters: it stays on this machine.
@@ -135,21 +137,21 @@ fn wrong_jwt(tenant: &Tenant) -> Option<(&'static str, String, &'static str)> {
     }
 }
 
-fn secret_text(path: &Path, errors: &mut Vec<ConfigError>) -> Option<String> {
+pub(super) fn secret_text(path: &Path, errors: &mut Vec<ConfigError>) -> Option<String> {
     read(path).map_err(|error| errors.push(error)).ok()
 }
 
-fn one_of_two(both: bool, one: &str, other: &str, errors: &mut Vec<ConfigError>) {
+pub(super) fn one_of_two(both: bool, one: &str, other: &str, errors: &mut Vec<ConfigError>) {
     if both {
         errors.push(ConfigError::value(Origin::Whole, one, format!("either it or `{other}`"), "both"));
     }
 }
 
-fn is_token(secret: &Secret, min: usize) -> bool {
+pub(super) fn is_token(secret: &Secret, min: usize) -> bool {
     secret.expose().len() >= min && secret.expose().bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn is_tenant_name(name: &str) -> bool {
+pub(super) fn is_tenant_name(name: &str) -> bool {
     let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_".contains(&b);
     (1..=64).contains(&name.len()) && name.bytes().all(legal) && name != "." && name != ".."
 }

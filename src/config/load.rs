@@ -1,10 +1,10 @@
 //! The layers: built-in values, file, environment, flags.
 
 use super::Config;
+use super::admission::{HostEntry, Profile};
 use super::error::{ConfigError, ConfigErrors, Origin, Problem};
-use super::keys::{Key, keys, tenant_keys};
+use super::keys::{Key, host_keys, keys, profile_keys, tenant_keys};
 use super::nearest::nearest;
-use super::sections::Tenant;
 use super::value::Found;
 use crate::credentials::Secret;
 use std::fmt;
@@ -127,7 +127,12 @@ fn apply_table(config: &mut Config, table: &Table, origin: &Origin, errors: &mut
     let mut named = Vec::new();
     for (section, value) in table {
         match (section.as_str(), value) {
-            ("tenant", Value::Array(tenants)) => apply_tenants(config, tenants, origin, errors),
+            ("tenant", Value::Array(tenants)) => {
+                config.tenants.extend(apply_rows("tenant", tenant_keys(), tenants, origin, errors));
+            }
+            ("admission", Value::Table(admission)) => {
+                apply_admission(config, admission, origin, &mut named, errors);
+            }
             ("tenant", other) => {
                 let expected = "tables: [[tenant]] with two brackets";
                 errors.push(ConfigError::value(origin.clone(), "tenant", expected, other.type_str()));
@@ -139,17 +144,53 @@ fn apply_table(config: &mut Config, table: &Table, origin: &Origin, errors: &mut
     apply_all(config, named.collect(), errors);
 }
 
-fn apply_tenants(config: &mut Config, tenants: &[Value], origin: &Origin, errors: &mut Vec<ConfigError>) {
-    for (position, value) in tenants.iter().enumerate() {
-        let mut tenant = Tenant::default();
+/// Rows of profiles and host credentials replace those that are built in: `--dev` brings one of each along.
+fn apply_admission<'a>(
+    config: &mut Config,
+    admission: &'a Table,
+    origin: &Origin,
+    named: &mut Vec<(String, &'a Value)>,
+    errors: &mut Vec<ConfigError>,
+) {
+    for (name, value) in admission {
+        match (name.as_str(), value) {
+            ("profile", Value::Array(rows)) => {
+                let rows: Vec<Profile> = apply_rows("admission.profile", profile_keys(), rows, origin, errors);
+                config.admission.profiles = rows;
+            }
+            ("host", Value::Array(rows)) => {
+                let rows: Vec<HostEntry> = apply_rows("admission.host", host_keys(), rows, origin, errors);
+                config.admission.credentials = rows;
+            }
+            ("profile" | "host", other) => {
+                let key = format!("admission.{name}");
+                let expected = format!("tables: [[{key}]] with two brackets");
+                errors.push(ConfigError::value(origin.clone(), key, expected, other.type_str()));
+            }
+            _ => flatten(&format!("admission.{name}"), value, named),
+        }
+    }
+}
+
+/// Reads an array of tables, each with the same keys. Errors name the row.
+fn apply_rows<T: Default + 'static>(
+    path: &str,
+    keys: impl Iterator<Item = &'static Key<T>> + Clone,
+    values: &[Value],
+    origin: &Origin,
+    errors: &mut Vec<ConfigError>,
+) -> Vec<T> {
+    let mut rows = Vec::with_capacity(values.len());
+    for (position, value) in values.iter().enumerate() {
+        let mut row = T::default();
         let mut named = Vec::new();
-        let prefix = format!("tenant[{position}].");
+        let prefix = format!("{path}[{position}].");
         match value.as_table() {
             Some(table) => table.iter().for_each(|(name, value)| flatten(name, value, &mut named)),
-            None => errors.push(ConfigError::value(origin.clone(), "tenant", "tables", value.type_str())),
+            None => errors.push(ConfigError::value(origin.clone(), path, "tables", value.type_str())),
         }
         for (key, value) in named {
-            if let Err(mut error) = apply(tenant_keys(), &mut tenant, &key, &Found::Toml(value), origin) {
+            if let Err(mut error) = apply(keys.clone(), &mut row, &key, &Found::Toml(value), origin) {
                 match &mut error.problem {
                     Problem::Value { key, .. } => key.insert_str(0, &prefix),
                     Problem::Unknown { key, nearest } => {
@@ -161,8 +202,9 @@ fn apply_tenants(config: &mut Config, tenants: &[Value], origin: &Origin, errors
                 errors.push(error);
             }
         }
-        config.tenants.push(tenant);
+        rows.push(row);
     }
+    rows
 }
 
 /// Turns nested tables into dotted keys.

@@ -3,6 +3,7 @@
 //! One table (`config::keys`) knows every key: it drives the reading of the file and of the environment, the refusal of unknown
 //! keys and the text of `rendezvous config default`.
 
+mod admission;
 mod check;
 mod error;
 pub(crate) mod keys;
@@ -15,6 +16,7 @@ mod sections;
 mod tests;
 mod value;
 
+pub use admission::{AdmissionSection, AdmissionStore, DEV_HOST_KEY, DEV_PROFILE, HostEntry, Profile};
 pub use error::{ConfigError, ConfigErrors, Origin, Problem};
 pub use limits::LimitsSection;
 pub use load::{Flags, Layers, OPERATOR_KEY};
@@ -68,15 +70,19 @@ pub struct Config {
     pub udp: UdpSection,
     /// `[log]`
     pub log: LogSection,
+    /// `[admission]`
+    pub admission: AdmissionSection,
 }
 
 impl Config {
-    /// What `--dev` starts from: tenant `demo` with guests, and quotas that let one machine reach the ceilings.
+    /// What `--dev` starts from: tenant `demo` with guests, quotas that let one machine reach the ceilings, and a
+    /// command plane in memory.
     /// The operator's key is added by the composition, which has the entropy for it.
     pub fn dev() -> Self {
         let mut config = Self { dev: true, ..Self::default() };
         let demo = Tenant { name: DEV_TENANT.to_owned(), guests: true, ..Tenant::default() };
         config.tenants.push(demo);
+        config.admission = AdmissionSection::dev(DEV_TENANT);
         config.limits.listings_per_owner = u32::MAX;
         config.limits.attempts_per_principal = u32::MAX;
         config.limits.attempts_per_tenant = u32::MAX;

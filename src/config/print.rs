@@ -1,8 +1,7 @@
 //! The text of `rendezvous config default`: every key, its unit, its reason and its built-in value.
 
 use super::Config;
-use super::keys::{Access, Key, keys, tenant_keys};
-use super::sections::Tenant;
+use super::keys::{Access, Key, host_keys, keys, profile_keys, tenant_keys};
 use std::fmt::Write;
 use toml::Value;
 
@@ -22,13 +21,18 @@ pub fn default_text() -> String {
         }
         write_key(&mut out, key, name, key.value(&config));
     }
-    out.push_str("\n# One [[tenant]] for each game or studio.\n# [[tenant]]\n");
-    let tenant = Tenant::default();
-    for key in tenant_keys() {
-        // Commented out as a whole: a tenant is nothing that everybody has.
-        write_key(&mut out, key, key.path, key.value(&tenant).and(None));
-    }
+    write_rows(&mut out, "tenant", "for each game or studio", tenant_keys());
+    write_rows(&mut out, "admission.profile", "for each thing that a create may ask for", profile_keys());
+    write_rows(&mut out, "admission.host", "for each credential of hosts", host_keys());
     out
+}
+
+/// Commented out as a whole: these are nothing that everybody has.
+fn write_rows<T: 'static>(out: &mut String, path: &str, what: &str, keys: impl Iterator<Item = &'static Key<T>>) {
+    let _ = write!(out, "\n# One [[{path}]] {what}.\n# [[{path}]]\n");
+    for key in keys {
+        write_key(out, key, key.path, None);
+    }
 }
 
 fn write_key<T>(out: &mut String, key: &Key<T>, name: &str, value: Option<Value>) {

@@ -2,7 +2,7 @@
 
 use super::details::Details;
 use super::endpoint::{Candidates, Endpoint, Role, Source};
-use super::id::{AttemptId, Fingerprint, IdempotencyKey, ListingId, PrincipalKey, ReplayKey, TenantId};
+use super::id::{AttemptId, Fingerprint, IdempotencyKey, ListingId, PrincipalKey, ReplayKey, SessionRef, TenantId};
 use super::time::{MonoTime, Ttl};
 use std::sync::Arc;
 
@@ -195,6 +195,8 @@ pub struct Register {
     pub ttl: Ttl,
     /// Whether joins wait for the owner's answer (H6).
     pub gate: bool,
+    /// The session of the command plane that the listing is for, which may answer its gate (H6).
+    pub session: Option<SessionRef>,
     /// Private addresses for peers behind the same NAT.
     pub candidates: Candidates,
     /// Fingerprint of the lease token.
@@ -347,10 +349,12 @@ pub enum GateAuthority {
         /// Fingerprint of the lease token.
         lease: Fingerprint,
     },
-    /// The command plane, for the session's tenant.
+    /// The command plane, for the session that the listing is for.
     CommandPlane {
         /// The tenant of the session.
         tenant: TenantId,
+        /// The session.
+        session: SessionRef,
     },
 }
 

@@ -1,7 +1,7 @@
 //! What a transition did that somebody outside waits for.
 
 use super::endpoint::Endpoint;
-use super::id::{AttemptId, ListingId};
+use super::id::{AttemptId, ListingId, SessionRef, TenantId};
 use super::outcome::{EndReason, Introduction, ListingEnd};
 use super::time::MonoTime;
 
@@ -18,6 +18,13 @@ pub enum Event {
         host: Endpoint,
         /// When the attempt ends.
         deadline: MonoTime,
+    },
+    /// An attempt waits at the gate of a session; told after its creation.
+    GateAsked {
+        /// The session's tenant.
+        tenant: TenantId,
+        /// The session.
+        session: SessionRef,
     },
     /// An attempt changed without ending: bound or admitted.
     AttemptChanged {

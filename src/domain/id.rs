@@ -64,6 +64,10 @@ public_id!(
     AttemptId
 );
 public_id!(
+    /// A session of the command plane, as the directory knows it: by its id, inside of the listing's tenant. Never a secret.
+    SessionRef
+);
+public_id!(
     /// One life of the process, random.
     InstanceId
 );

@@ -17,7 +17,9 @@ pub use command::*;
 pub use details::{AttributeValue, Details};
 pub use endpoint::{Candidates, Endpoint, Family, Role, Source};
 pub use event::Event;
-pub use id::{AttemptId, Fingerprint, IdempotencyKey, InstanceId, ListingId, PrincipalKey, ReplayKey, TenantId};
+pub use id::{
+    AttemptId, Fingerprint, IdempotencyKey, InstanceId, ListingId, PrincipalKey, ReplayKey, SessionRef, TenantId,
+};
 pub use limits::Limits;
 pub use outcome::*;
 pub use query::*;

@@ -2,10 +2,13 @@
 
 use super::command::{LeaseProof, Principal};
 use super::endpoint::{Endpoint, Family};
-use super::id::AttemptId;
+use super::id::{AttemptId, SessionRef, TenantId};
 use super::outcome::{EndReason, Introduction};
 use super::time::{MonoTime, WallTime};
 use std::sync::Arc;
+
+/// Most attempts in one answer about a gate: four listings full of them. Who asks on after the last one gets the rest.
+pub const GATE_ITEMS_MAX: usize = 256;
 
 /// A read in the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,16 @@ pub enum Query {
     PendingAttempts {
         /// Proof of ownership.
         proof: LeaseProof,
+        /// Only attempts created after this commit.
+        after: u64,
+    },
+    /// The attempts that wait at the gate of a session's listings, newer than a commit; at most [`GATE_ITEMS_MAX`], the
+    /// oldest. Nobody has to prove anything: the command plane asks, and has authorised who asks it.
+    SessionGate {
+        /// The session's tenant.
+        tenant: TenantId,
+        /// The session.
+        session: SessionRef,
         /// Only attempts created after this commit.
         after: u64,
     },
@@ -35,7 +48,7 @@ pub enum Query {
 pub enum Answer {
     /// For [`Query::Lease`].
     Lease(LeaseView),
-    /// For [`Query::PendingAttempts`].
+    /// For [`Query::PendingAttempts`] and [`Query::SessionGate`].
     Pending(Vec<PendingAttempt>),
     /// For [`Query::Attempt`].
     Attempt(AttemptView),

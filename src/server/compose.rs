@@ -1,5 +1,6 @@
 //! From a configuration to a running server.
 
+use super::commands;
 use super::stun_uris::stun_uris;
 use super::ticker::Ticker;
 use super::{Addresses, Server};
@@ -12,11 +13,14 @@ use crate::edge::http::{
     TenantSettings,
 };
 use crate::edge::udp::{Entropy, UdpEdge, UdpNotices, UdpSettings};
-use crate::service::{EntropyError, Fanout, InstanceKeys, Service, ServiceParts, SystemIds, WaitingAttempts, Waits};
+use crate::service::{
+    EntropyError, Fanout, InstanceKeys, Observer, ReleasePolls, Service, ServiceParts, SystemIds, WaitingAttempts,
+    Waits,
+};
 use crate::store::AnyStore;
 use crate::store::lane::{Lane, LaneSettings};
 use crate::store::single_lock::SingleLock;
-use crate::telemetry::Exposition;
+use crate::telemetry::{DueGauge, Exposition, register_admission};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -43,6 +47,8 @@ pub enum StartError {
     },
     /// A thread could not be started.
     Thread(io::Error),
+    /// The command plane's store could not be opened, or its parts don't fit.
+    Admission(String),
     /// A tenant's settings were refused by an edge.
     Tenant {
         /// The tenant.
@@ -59,6 +65,7 @@ impl fmt::Display for StartError {
             Self::Entropy(error) => error.fmt(f),
             Self::Bind { key, wanted, error } => write!(f, "{key}: {wanted} could not be bound: {error}"),
             Self::Thread(error) => write!(f, "a thread could not be started: {error}"),
+            Self::Admission(reason) => write!(f, "admission: {reason}"),
             Self::Tenant { name, reason } => write!(f, "tenant {name}: {reason}"),
         }
     }
@@ -74,7 +81,10 @@ impl Server {
         let notices = Arc::new(UdpNotices::new());
         let policy = config.policy();
         let (waits, waiting_attempts) = (Waits::new(policy.long_polls), Arc::new(WaitingAttempts::default()));
-        let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone(), notices.clone()]);
+        let opened = commands::open(&config.admission, clock).await?;
+        let mut observers: Vec<Arc<dyn Observer>> = vec![waits.clone(), waiting_attempts.clone(), notices.clone()];
+        observers.extend(opened.as_ref().map(|opened| ReleasePolls::at_drain(opened.store.waits())));
+        let observer = Fanout::new(observers);
         let shared: SharedClock = Arc::new(StampClock::new(clock));
         let store = store(&config, shared.clone(), observer).map_err(StartError::Limits)?;
         let service = Arc::new(Service::new(ServiceParts {
@@ -94,13 +104,23 @@ impl Server {
         let ticker = Ticker::start(service.clone(), interval).map_err(StartError::Thread)?;
         let exposition = Arc::new(Exposition::default());
         let text = exposition.text();
-        let settings = http_settings(&config, &keys, &text)?;
+        let running = opened.map(|opened| opened.start(&config, instance)).transpose()?;
+        let mut settings = http_settings(&config, &keys, &text)?;
+        settings.commands =
+            running.as_ref().map(|running| commands::settings(&config, running.plane.clone())).transpose()?;
         let http =
             HttpServer::bind(settings, service.clone()).await.map_err(bind_error("server.http", config.server.http))?;
+        let due = Arc::new(DueGauge::default());
         let mut upkeep = exposition.fill(&service, |registry| {
             http.register_metrics(registry);
             udp.register_metrics(registry);
+            if let Some(running) = &running {
+                register_admission(registry, running.counters.clone(), due.clone());
+            }
         });
+        if let Some(running) = &running {
+            commands::watch_due(&mut upkeep, running.plane.clone(), due);
+        }
         let metrics = serve_metrics(instance, config.server.metrics, text.clone(), &mut upkeep).await?;
         let http_address = http.local_addr().map_err(bind_error("server.http", config.server.http))?;
         let addresses = Addresses { http: http_address, udp: udp.local_addrs(), metrics };
@@ -112,8 +132,17 @@ impl Server {
             // A dropped sender ends it as well.
             let _ = stopped.await;
         }));
-        let server =
-            Self { service, addresses, http: http_handle, metrics: text, stop_udp, edges, ticker, _upkeep: upkeep };
+        let server = Self {
+            service,
+            addresses,
+            http: http_handle,
+            metrics: text,
+            stop_udp,
+            edges,
+            ticker,
+            commands: running,
+            _upkeep: upkeep,
+        };
         server.log_start(&config);
         Ok(server)
     }
@@ -128,6 +157,7 @@ impl Server {
             udp_auth = ?self.addresses.udp.auth,
             metrics = ?self.metrics_addr(),
             tenants = config.tenants.len(),
+            commands = config.admission.store.name(),
         );
         if config.tenants.is_empty() {
             tracing::warn!(

@@ -13,6 +13,8 @@ const QUIET_CHECK: Duration = Duration::from_millis(25);
 const AFTER_DEADLINE_MS: u64 = 5_000;
 /// Time for the edges to end once nothing is open.
 const LAST_ANSWERS_MS: u64 = 250;
+/// Longest time that the command plane's last step may take: it is one shard's sweep.
+const UPKEEP_PATIENCE: Duration = Duration::from_secs(1);
 /// A lost store still answers `service_unavailable` for this long, so that nobody is left without an answer (rule J1).
 const LOST_GRACE: Duration = Duration::from_secs(1);
 
@@ -81,6 +83,9 @@ impl Server {
         let left_ms = limit.ms_since(clock.mono()).max(LAST_ANSWERS_MS);
         if tokio::time::timeout(Duration::from_millis(left_ms), ending).await.is_err() {
             tracing::warn!(event = "drain_cut_short", open_requests = self.http.open_requests());
+        }
+        if let Some(commands) = self.commands.take() {
+            commands.stop(UPKEEP_PATIENCE).await;
         }
     }
 

@@ -1,5 +1,6 @@
 //! Composition of the whole server: clock, keys, store, service, edges, metrics; and its life from start to drain.
 
+mod commands;
 mod compose;
 mod lifecycle;
 mod stun_uris;
@@ -14,6 +15,8 @@ use crate::domain::InstanceId;
 use crate::edge::http::{HttpHandle, MetricsText};
 use crate::edge::udp::LocalAddrs;
 use crate::service::Service;
+use crate::service::commands::CommandPlane;
+use commands::RunningPlane;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use ticker::Ticker;
@@ -30,6 +33,8 @@ pub struct Server {
     /// The loops of the HTTP and UDP edges: they end only when they are told to.
     edges: JoinSet<()>,
     ticker: Ticker,
+    /// The command plane, where there is one. Ends after the edges, which ask it.
+    commands: Option<RunningPlane>,
     /// Metrics listener and gauges.
     _upkeep: JoinSet<()>,
 }
@@ -71,6 +76,11 @@ impl Server {
     /// The service, for embedding.
     pub fn service(&self) -> &Arc<Service> {
         &self.service
+    }
+
+    /// The command plane, for embedding; `None` when it is off.
+    pub fn commands(&self) -> Option<&Arc<CommandPlane>> {
+        self.commands.as_ref().map(|running| &running.plane)
     }
 
     /// What `GET /metrics` answers.

@@ -32,6 +32,7 @@ fn registration() -> RegisterRequest {
         details: Details::new(input).unwrap(),
         ttl: Ttl::checked(60_000, Limits::default().lease_ttl).unwrap(),
         gate: false,
+        session: None,
         candidates: Candidates::default(),
     }
 }

@@ -121,6 +121,7 @@ pub(super) fn register_fingerprint(request: &RegisterRequest) -> Fingerprint {
     canonical.text(&request.details.json());
     canonical.number(request.ttl.ms().into());
     canonical.flag(request.gate);
+    canonical.optional(request.session.map(|session| session.to_string()).as_deref());
     canonical.candidates(&request.candidates);
     canonical.finish()
 }
@@ -146,7 +147,7 @@ mod tests {
     use super::super::keys::InstanceKeys;
     use super::*;
     use crate::domain::details::{AttributeValue, DetailsInput};
-    use crate::domain::{Details, InstanceId, Limits, Scope};
+    use crate::domain::{Details, InstanceId, Limits, Scope, SessionRef};
 
     fn digests(root: u8) -> Digests {
         Digests::new(InstanceKeys::derive(&[root; 32], InstanceId(1)).digests)
@@ -161,6 +162,7 @@ mod tests {
             details: Details::new(input).unwrap(),
             ttl: Limits::default().lease_ttl.default_ttl(),
             gate: false,
+            session: None,
             candidates: Candidates::default(),
         }
     }
@@ -200,6 +202,7 @@ mod tests {
         variants.push(RegisterRequest { scope: Scope::new(TenantId(0), "arena/4").unwrap(), ..base.clone() });
         variants.push(RegisterRequest { visibility: Visibility::Unlisted, ..base.clone() });
         variants.push(RegisterRequest { gate: true, ..base.clone() });
+        variants.push(RegisterRequest { session: Some(SessionRef(1)), ..base.clone() });
         let bounds = Limits::default().lease_ttl;
         variants.push(RegisterRequest { ttl: crate::domain::Ttl::checked(60_001, bounds).unwrap(), ..base.clone() });
         let candidates = Candidates::new(["10.0.0.1:5000".parse().unwrap()]).unwrap();

@@ -3,13 +3,14 @@
 use super::digest::{Operation, register_fingerprint};
 use super::waits::{Place, Woken};
 use super::{
-    Applied, Caller, Credential, HostOffer, HostOffers, ListingGrant, RegisterRequest, RenewRequest, Service,
-    WAIT_MAX_MS, foreign, secret_fingerprint,
+    Applied, Caller, Credential, GateAnswered, GateItems, HostOffer, HostOffers, ListingGrant, RegisterRequest,
+    RenewRequest, Service, WAIT_MAX_MS, foreign, secret_fingerprint,
 };
 use crate::credentials::{host_username, presence_username};
 use crate::domain::{
-    Answer, AttemptId, Command, Consume, Delete, Failure, GateAnswer, GateAuthority, Idempotency, LeaseProof,
-    LeaseView, ListingId, Outcome, PendingAttempt, Query, Register, Registered, Renew, Renewed, Scope,
+    Answer, AttemptId, Command, Consume, Delete, Failure, GATE_ITEMS_MAX, GateAnswer, GateAuthority, Idempotency,
+    LeaseProof, LeaseView, ListingId, Outcome, PendingAttempt, Query, Register, Registered, Rejection, Renew, Renewed,
+    Scope, SessionRef, TenantId,
 };
 
 impl Service {
@@ -36,9 +37,12 @@ impl Service {
             details: request.details,
             ttl: request.ttl,
             gate: request.gate,
+            session: request.session,
             candidates: request.candidates,
             lease: secret_fingerprint(&self.key.lease_token(id)),
-            quota_per_owner: self.policy.listings_per_owner,
+            // A host has a listing for each session that it runs; how many those are the command plane decides, and how
+            // many listings there are in all the ceiling.
+            quota_per_owner: if request.session.is_some() { u32::MAX } else { self.policy.listings_per_owner },
             quota_per_source: self.policy.guest_listings_per_source,
         }));
         let reply = self.submit(command).await?;
@@ -175,7 +179,64 @@ impl Service {
         admit: bool,
     ) -> Result<Applied<()>, Failure> {
         let lease = crate::credentials::fingerprint(lease_token.as_bytes());
-        let answer = GateAnswer { attempt, by: GateAuthority::Owner { caller: caller.principal, lease } };
+        self.decide_gate(attempt, GateAuthority::Owner { caller: caller.principal, lease }, admit).await
+    }
+
+    /// The command plane's answer, for a session of `tenant`. An attempt that is over, or not at this session's gate, is
+    /// [`GateAnswered::Gone`].
+    pub async fn answer_session_gate(
+        &self,
+        tenant: TenantId,
+        session: SessionRef,
+        attempt: AttemptId,
+        admit: bool,
+    ) -> Result<GateAnswered, Failure> {
+        match self.decide_gate(attempt, GateAuthority::CommandPlane { tenant, session }, admit).await {
+            Ok(_) => Ok(GateAnswered::AsAsked),
+            Err(Failure::Rejected(Rejection::NotFound)) => Ok(GateAnswered::Gone),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Attempts newer than `after` that wait at a session's gate; waits up to `wait_ms` (clamped to 30,000) while there are
+    /// none. Whoever asks has been authorised by the command plane.
+    pub async fn session_gate(
+        &self,
+        tenant: TenantId,
+        session: SessionRef,
+        after: u64,
+        wait_ms: u64,
+    ) -> Result<GateItems, Failure> {
+        let items = self.gate_items(tenant, session, after).await?;
+        if wait_ms == 0 || !items.attempts.is_empty() {
+            return Ok(items);
+        }
+        let mut place = self.waits.for_gate(tenant, session, wait_ms.min(WAIT_MAX_MS))?;
+        let mut is_last = false;
+        loop {
+            let items = self.gate_items(tenant, session, after).await?;
+            if is_last || !items.attempts.is_empty() {
+                return Ok(items);
+            }
+            match place.woken().await {
+                Woken::News => {}
+                Woken::Last => is_last = true,
+                Woken::Enough | Woken::Ended(_) => return Ok(items),
+            }
+        }
+    }
+
+    async fn gate_items(&self, tenant: TenantId, session: SessionRef, after: u64) -> Result<GateItems, Failure> {
+        let reply = self.submit(Command::Query(Query::SessionGate { tenant, session, after })).await?;
+        let Outcome::Answer(Answer::Pending(attempts)) = reply.outcome else { return Err(foreign(&reply.outcome)) };
+        // A full answer may not be all there is: the next one goes on after its last attempt.
+        let is_full = attempts.len() >= GATE_ITEMS_MAX;
+        let last = attempts.last().map(|attempt| attempt.commit).filter(|_| is_full);
+        Ok(GateItems { attempts, commit: last.unwrap_or(reply.commit) })
+    }
+
+    async fn decide_gate(&self, attempt: AttemptId, by: GateAuthority, admit: bool) -> Result<Applied<()>, Failure> {
+        let answer = GateAnswer { attempt, by };
         let reply = self.submit(if admit { Command::Admit(answer) } else { Command::Refuse(answer) }).await?;
         match reply.outcome {
             Outcome::Admitted => {

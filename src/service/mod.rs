@@ -2,6 +2,7 @@
 //!
 //! Edges authorise by the outcome of a transition (rule A3); the service holds no state that decides.
 
+pub mod commands;
 mod datagrams;
 mod digest;
 mod hosts;
@@ -19,7 +20,7 @@ mod waits;
 pub use crate::store::Observer;
 pub use ids::{EntropyError, IdSource, SystemIds, random_token};
 pub use keys::{InstanceKeys, KeyBytes};
-pub use observers::{Fanout, WaitingAttempts};
+pub use observers::{Fanout, ReleasePolls, WaitingAttempts};
 pub use types::*;
 pub use waits::Waits;
 

@@ -21,6 +21,30 @@ impl Observer for Fanout {
     }
 }
 
+/// Lets the command plane's long polls go when drain begins: one drain for both planes.
+pub struct ReleasePolls(Arc<crate::admission::Waits>);
+
+impl ReleasePolls {
+    /// An observer for the polls of a store.
+    pub fn at_drain(polls: &Arc<crate::admission::Waits>) -> Arc<dyn Observer> {
+        Arc::new(Self(Arc::clone(polls)))
+    }
+}
+
+impl Observer for ReleasePolls {
+    fn observe(&self, event: &Event) {
+        match event {
+            Event::DrainBegan { .. } | Event::Drained => self.0.release(),
+            Event::AttemptCreated { .. }
+            | Event::GateAsked { .. }
+            | Event::AttemptChanged { .. }
+            | Event::Introduced(_)
+            | Event::AttemptEnded { .. }
+            | Event::ListingEnded { .. } => {}
+        }
+    }
+}
+
 /// The live attempts that still wait for their introduction: drain ends early once there are none (rule J3).
 ///
 /// It holds at most as many ids as the store holds attempts.
@@ -47,7 +71,10 @@ impl Observer for WaitingAttempts {
                 self.0.remove(attempt);
             }
             Event::Drained => self.0.clear(),
-            Event::AttemptChanged { .. } | Event::ListingEnded { .. } | Event::DrainBegan { .. } => {}
+            Event::GateAsked { .. }
+            | Event::AttemptChanged { .. }
+            | Event::ListingEnded { .. }
+            | Event::DrainBegan { .. } => {}
         }
     }
 }

@@ -86,6 +86,7 @@ fn registration(name: &str, gate: bool) -> RegisterRequest {
         details: Details::new(input).unwrap(),
         ttl: Ttl::checked(60_000, Limits::default().lease_ttl).unwrap(),
         gate,
+        session: None,
         candidates: Candidates::default(),
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::credentials::Secret;
 use crate::domain::{
-    AttemptId, Candidates, Details, ListingId, PendingAttempt, Principal, Scope, Source, Ttl, Visibility, WallTime,
+    AttemptId, Candidates, Details, ListingId, PendingAttempt, Principal, Scope, SessionRef, Source, Ttl, Visibility,
+    WallTime,
 };
 use crate::domain::{AttemptState, ListingEnd};
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct RegisterRequest {
     pub ttl: Ttl,
     /// Whether joins wait for the owner's answer.
     pub gate: bool,
+    /// The session of the command plane that the listing is for; whoever asks for it has shown that it runs it.
+    pub session: Option<SessionRef>,
     /// Private addresses.
     pub candidates: Candidates,
 }
@@ -214,4 +217,22 @@ pub enum NamedSubject {
     Listing(ListingId),
     /// A principal of the tenant, by its full name (`guest:` prefix for guests).
     Principal(String),
+}
+
+/// How an answer to a session's gate was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateAnswered {
+    /// The gate is open, or the attempt refused.
+    AsAsked,
+    /// The attempt is over, or was never at this gate.
+    Gone,
+}
+
+/// Who waits at a session's gate.
+#[derive(Clone, Debug)]
+pub struct GateItems {
+    /// In the order of their creation.
+    pub attempts: Vec<PendingAttempt>,
+    /// To ask on after.
+    pub commit: u64,
 }

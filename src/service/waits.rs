@@ -4,7 +4,9 @@
 //! still nothing: an event of a transition that the second question did not see finds the poll already registered.
 //! The registry decides nothing (rule A3): a woken poll asks the store once more.
 
-use crate::domain::{AttemptId, Event, Failure, ListingEnd, ListingId, PrincipalKey, Rejection, Resource};
+use crate::domain::{
+    AttemptId, Event, Failure, ListingEnd, ListingId, PrincipalKey, Rejection, Resource, SessionRef, TenantId,
+};
 use crate::store::Observer;
 use dashmap::{DashMap, Entry};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,7 +28,7 @@ enum Phase {
     Over,
 }
 
-/// All waiting long polls, at most `ceiling`; both maps hold only what waits, so they are bounded by it too.
+/// All waiting long polls, at most `ceiling`; the maps hold only what waits, so they are bounded by it too.
 pub struct Waits {
     ceiling: u32,
     /// Read by the writer before it looks into a map. Relaxed is enough: a poll counts itself before it enters the lane
@@ -34,6 +36,7 @@ pub struct Waits {
     waiting: AtomicU32,
     listings: DashMap<ListingId, Arc<Slot>>,
     attempts: DashMap<AttemptId, Sides>,
+    gates: DashMap<Gate, Vec<Arc<Slot>>>,
     phase: watch::Sender<Phase>,
 }
 
@@ -56,11 +59,15 @@ impl Slot {
 /// The polls of an attempt's sides.
 type Sides = [Option<(PrincipalKey, Arc<Slot>)>; PER_ATTEMPT];
 
+/// The gate of a session of the command plane. Any number of back ends may wait at one.
+type Gate = (TenantId, SessionRef);
+
 /// What a poll waits for.
 #[derive(Clone, Copy, Debug)]
 enum Subject {
     Listing(ListingId),
     Attempt(AttemptId),
+    Gate(Gate),
 }
 
 /// Why a wait is over.
@@ -93,6 +100,7 @@ impl Waits {
             waiting: AtomicU32::new(0),
             listings: DashMap::new(),
             attempts: DashMap::new(),
+            gates: DashMap::new(),
             phase: watch::Sender::new(Phase::Running),
         })
     }
@@ -135,6 +143,13 @@ impl Waits {
         Ok(place)
     }
 
+    /// A place to wait at a session's gate.
+    pub(super) fn for_gate(&self, tenant: TenantId, session: SessionRef, wait_ms: u64) -> Result<Place<'_>, Failure> {
+        let place = self.place(Subject::Gate((tenant, session)), wait_ms)?;
+        self.gates.entry((tenant, session)).or_default().push(Arc::clone(&place.slot));
+        Ok(place)
+    }
+
     fn place(&self, subject: Subject, wait_ms: u64) -> Result<Place<'_>, Failure> {
         let more = |waiting| (waiting < self.ceiling).then_some(waiting + 1);
         self.waiting
@@ -169,6 +184,11 @@ impl Observer for Waits {
             Event::AttemptCreated { listing, .. } => {
                 if let Some(slot) = self.listings.get(listing) {
                     slot.news.notify_one();
+                }
+            }
+            Event::GateAsked { tenant, session } => {
+                if let Some(slots) = self.gates.get(&(*tenant, *session)) {
+                    slots.iter().for_each(|slot| slot.news.notify_one());
                 }
             }
             Event::AttemptChanged { attempt, .. } | Event::AttemptEnded { attempt, .. } => self.wake_attempt(*attempt),
@@ -230,6 +250,14 @@ impl Drop for Place<'_> {
                     }
                     if sides.get().iter().all(Option::is_none) {
                         sides.remove();
+                    }
+                }
+            }
+            Subject::Gate(gate) => {
+                if let Entry::Occupied(mut slots) = self.waits.gates.entry(gate) {
+                    slots.get_mut().retain(|slot| !Arc::ptr_eq(slot, &self.slot));
+                    if slots.get().is_empty() {
+                        slots.remove();
                     }
                 }
             }
@@ -310,6 +338,19 @@ mod tests {
         assert_eq!(late.woken().await, Woken::Last);
         let mut after = waits.for_listing(LISTING, LONG_MS).unwrap();
         assert_eq!(after.woken().await, Woken::Last);
+    }
+
+    #[tokio::test]
+    async fn everybody_at_a_gate_hears_of_a_knock_and_nobody_at_another() {
+        let (waits, session) = (Waits::new(8), SessionRef(3));
+        let mut first = waits.for_gate(TenantId(0), session, LONG_MS).unwrap();
+        let mut second = waits.for_gate(TenantId(0), session, LONG_MS).unwrap();
+        let mut elsewhere = waits.for_gate(TenantId(1), session, 5).unwrap();
+        waits.observe(&Event::GateAsked { tenant: TenantId(0), session });
+        assert_eq!((first.woken().await, second.woken().await), (Woken::News, Woken::News));
+        assert_eq!(elsewhere.woken().await, Woken::Last);
+        drop((first, second, elsewhere));
+        assert_eq!((waits.waiting(), waits.gates.len()), (0, 0));
     }
 
     #[tokio::test]

@@ -50,6 +50,10 @@ impl<O: ListingObject> Machine<O> {
         };
         self.state.insert_attempt(attempt);
         self.events.push(Event::AttemptCreated { attempt: command.id, listing: command.listing, host, deadline });
+        let asked = &self.state.listings[listing as usize];
+        if let (Some(session), Gate::Waiting) = (asked.session(), self.gate_of(listing)) {
+            self.events.push(Event::GateAsked { tenant: asked.owner_tenant, session });
+        }
         Ok(Outcome::AttemptCreated(AttemptCreated {
             id: command.id,
             listing: command.listing,
@@ -161,10 +165,10 @@ impl<O: ListingObject> Machine<O> {
             GateAuthority::Owner { caller, lease } => {
                 self.owned_listing(&LeaseProof { listing: listing.id, caller, lease }, now)?;
             }
-            GateAuthority::CommandPlane { tenant } if tenant != self.state.scopes.get(listing.scope).tenant => {
-                return Err(Rejection::NotFound);
+            GateAuthority::CommandPlane { tenant, session } => {
+                let is_its_own = listing.owner_tenant == tenant && listing.session() == Some(session);
+                is_its_own.then_some(()).ok_or(Rejection::NotFound)?;
             }
-            GateAuthority::CommandPlane { .. } => {}
         }
         Ok(slot)
     }

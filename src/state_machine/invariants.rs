@@ -56,6 +56,15 @@ impl<O: ListingObject> Machine<O> {
             }
             assert!(!listing.is_unproven || listing.presence.iter().all(Option::is_none));
         }
+        let of_sessions = state.listings.iter().filter_map(|(slot, listing)| {
+            listing.session().map(|session| (listing.owner_tenant, session, slot as u32))
+        });
+        let mut filed = 0;
+        for (tenant, session, slot) in of_sessions {
+            assert!(state.listings_of_session(tenant, session).any(|known| known == slot));
+            filed += 1;
+        }
+        assert_eq!(filed, state.sessions_filed());
         assert_eq!(unproven, state.unproven);
         assert_eq!(present, state.present);
         let slots = || state.listings.iter().map(|(slot, _)| slot as u32);

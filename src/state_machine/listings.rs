@@ -5,7 +5,7 @@ use super::state::{guest, owner};
 use super::{Change, ListingObject, Machine};
 use crate::domain::{
     At, Candidates, Family, Idempotency, LeaseProof, ListingEnd, ListingId, MonoTime, Outcome, Principal, Register,
-    Registered, Rejection, Renew, Renewed, Resource as Limited, Subject, Visibility,
+    Registered, Rejection, Renew, Renewed, Resource as Limited, SessionRef, Subject, Visibility,
 };
 
 impl<O: ListingObject> Machine<O> {
@@ -41,7 +41,7 @@ impl<O: ListingObject> Machine<O> {
             object,
             presence: [None, None],
             refreshed_last: Family::V4,
-            rare: rare_of(command.candidates),
+            rare: rare_of(command.candidates, command.session),
             request: command.idempotency.into(),
             first_expires_at: expires_at,
             first_ttl: command.ttl,
@@ -235,6 +235,7 @@ impl<O: ListingObject> Machine<O> {
     }
 }
 
-fn rare_of(candidates: Candidates) -> Option<Box<Rare>> {
-    (!candidates.as_slice().is_empty()).then(|| Box::new(Rare { candidates, ..Rare::default() }))
+fn rare_of(candidates: Candidates, session: Option<SessionRef>) -> Option<Box<Rare>> {
+    let is_rare = session.is_some() || !candidates.as_slice().is_empty();
+    is_rare.then(|| Box::new(Rare { candidates, session, ..Rare::default() }))
 }

@@ -3,8 +3,8 @@
 use super::record::{Gate, Listing, Place};
 use super::{ListingObject, Machine};
 use crate::domain::{
-    Answer, AttemptId, AttemptState, AttemptView, Count, EndpointView, Family, LeaseView, MonoTime, Outcome,
-    PendingAttempt, PresenceState, Principal, Query, Rejection, Status,
+    Answer, AttemptId, AttemptState, AttemptView, Count, EndpointView, Family, GATE_ITEMS_MAX, LeaseView, MonoTime,
+    Outcome, PendingAttempt, PresenceState, Principal, Query, Rejection, Status,
 };
 
 impl<O: ListingObject> Machine<O> {
@@ -18,6 +18,15 @@ impl<O: ListingObject> Machine<O> {
             Query::PendingAttempts { proof, after } => {
                 let slot = self.owned_listing(&proof, now)?;
                 Ok(Outcome::Answer(Answer::Pending(self.pending_attempts(slot, after, now))))
+            }
+            Query::SessionGate { tenant, session, after } => {
+                let slots = self.state.listings_of_session(tenant, session);
+                let live = slots.filter(|slot| !self.state.listings[*slot as usize].dead_at().is_past(now));
+                let mut waiting: Vec<_> = live.flat_map(|slot| self.pending_attempts(slot, after, now)).collect();
+                waiting.retain(|attempt| attempt.gated);
+                waiting.sort_unstable_by_key(|attempt| attempt.commit);
+                waiting.truncate(GATE_ITEMS_MAX);
+                Ok(Outcome::Answer(Answer::Pending(waiting)))
             }
             Query::Attempt { attempt, caller } => {
                 let view = self.attempt_view(attempt, caller, now)?;

@@ -7,7 +7,7 @@
 use super::due::DueHeap;
 use crate::domain::{
     AttemptId, Candidates, EndReason, Endpoint, Family, Fingerprint, Idempotency, IdempotencyKey, ListingEnd,
-    ListingId, MonoTime, Pair, Principal, PrincipalKey, Role, Source, TenantId, Ttl, Visibility, WallTime,
+    ListingId, MonoTime, Pair, Principal, PrincipalKey, Role, SessionRef, Source, TenantId, Ttl, Visibility, WallTime,
 };
 use std::sync::Arc;
 
@@ -67,6 +67,8 @@ pub(crate) struct Listing<O> {
 pub(crate) struct Rare {
     pub(crate) unverified: Option<Endpoint>,
     pub(crate) candidates: Candidates,
+    /// The session of the command plane that the listing is for.
+    pub(crate) session: Option<SessionRef>,
     /// The active attempts on the listing, by their own deadline.
     pub(crate) attempts: DueHeap,
 }
@@ -129,6 +131,10 @@ impl<O> Listing<O> {
 
     pub(crate) fn candidates(&self) -> &[std::net::SocketAddr] {
         self.rare.as_deref().map_or(&[], |rare| rare.candidates.as_slice())
+    }
+
+    pub(crate) fn session(&self) -> Option<SessionRef> {
+        self.rare.as_deref().and_then(|rare| rare.session)
     }
 
     pub(crate) fn rare_mut(&mut self) -> &mut Rare {

@@ -7,9 +7,11 @@ use super::record::{Attempt, CompactSource, Ended, FamilyPresence, Listing, Plac
 use super::scopes::Scopes;
 use super::table::{Table, fold};
 use crate::domain::{
-    AttemptId, Family, IdempotencyKey, Limits, ListingId, MonoTime, PrincipalKey, ReplayKey, Scope, Subject, TenantId,
+    AttemptId, Family, IdempotencyKey, Limits, ListingId, MonoTime, PrincipalKey, ReplayKey, Scope, SessionRef,
+    Subject, TenantId,
 };
 use slab::Slab;
+use std::collections::BTreeSet;
 
 /// Records for which address space is reserved at start, so that growth does not copy them inside a transition; pages
 /// are touched when they are used. Only idempotency records can be more, their room then grows by doubling.
@@ -24,6 +26,8 @@ pub(crate) struct State<O> {
     pub(crate) listings_due: DueIndex,
     pub(crate) by_owner: Groups<PrincipalKey>,
     pub(crate) listings_by_source: Groups<CompactSource>,
+    /// The slots of listings that are for a session of the command plane.
+    by_session: BTreeSet<(TenantId, SessionRef, u32)>,
     /// Listings that never had presence.
     pub(crate) unproven: u32,
     /// Presences that are counted as live.
@@ -55,6 +59,7 @@ impl<O> State<O> {
             listings_due: DueIndex::with_capacity(listings),
             by_owner: Groups::new(),
             listings_by_source: Groups::new(),
+            by_session: BTreeSet::new(),
             unproven: 0,
             present: 0,
             attempts: Slab::with_capacity(attempts),
@@ -88,6 +93,7 @@ impl<O> State<O> {
     pub(crate) fn insert_listing(&mut self, listing: Listing<O>) -> u32 {
         let (id, key, dead_at, is_guest) =
             (listing.id, listing.request.key, listing.dead_at(), listing.source != CompactSource::None);
+        let session = listing.session().map(|session| (listing.owner_tenant, session));
         let slot = self.listings.insert(listing) as u32;
         let place = Place::Listing(slot).pack();
         self.file_listing_id(id, place);
@@ -99,7 +105,20 @@ impl<O> State<O> {
         if is_guest {
             self.listings_by_source.push(slot, |slot| guest(listings, slot));
         }
+        if let Some((tenant, session)) = session {
+            self.by_session.insert((tenant, session, slot));
+        }
         slot
+    }
+
+    /// The slots of the listings that are for a session.
+    pub(crate) fn listings_of_session(&self, tenant: TenantId, session: SessionRef) -> impl Iterator<Item = u32> {
+        self.by_session.range((tenant, session, 0)..=(tenant, session, u32::MAX)).map(|(_, _, slot)| *slot)
+    }
+
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn sessions_filed(&self) -> usize {
+        self.by_session.len()
     }
 
     /// Files a listing under its present deadlines in every index.
@@ -125,6 +144,9 @@ impl<O> State<O> {
         }
         let listing = self.listings.remove(slot as usize);
         debug_assert!(listing.attempts().is_empty());
+        if let Some(session) = listing.session() {
+            self.by_session.remove(&(listing.owner_tenant, session, slot));
+        }
         self.unproven -= u32::from(listing.is_unproven);
         self.present -= listing.presence.iter().flatten().map(|known| u32::from(known.is_counted)).sum::<u32>();
         let (id, owner, owner_tenant, lease) = (listing.id, listing.owner, listing.owner_tenant, listing.lease);

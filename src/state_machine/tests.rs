@@ -41,6 +41,7 @@ fn register(n: u64, owner: u64, ttl_ms: u64) -> Command {
         details: Details::new(input).expect("valid details"),
         ttl: ttl(ttl_ms),
         gate: false,
+        session: None,
         candidates: Candidates::default(),
         lease: Fingerprint(n.into()),
         quota_per_owner: u32::MAX,

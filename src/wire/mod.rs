@@ -3,6 +3,7 @@
 //! [`request`] and [`response`] are shared by the server and by clients; their schemas are the server's OpenAPI document.
 //! The server reads bodies through one seam, [`json`], and never by a derived reader: see there for what it refuses.
 
+pub mod commands;
 #[cfg(feature = "server")]
 pub mod json;
 #[cfg(feature = "server")]

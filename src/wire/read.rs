@@ -10,7 +10,7 @@ use crate::domain::endpoint::CANDIDATES_MAX;
 use std::collections::BTreeMap;
 
 /// Versions, sequence numbers and lifetimes stay below 2^53.
-const EXACT_MAX: u64 = (1 << 53) - 1;
+pub(super) const EXACT_MAX: u64 = (1 << 53) - 1;
 
 /// A body that can be read from a [`Document`].
 pub trait FromJson: Sized {
@@ -44,6 +44,7 @@ impl FromJson for RegisterBody {
             details: details(&members.required("details")?)?,
             candidates: candidates(members)?,
             gate: boolean_or_false(members, "gate")?,
+            session_id: text(members, "session_id")?,
         })
     }
 }
@@ -106,11 +107,11 @@ impl FromJson for DrainBody {
     }
 }
 
-fn text(members: &mut Members<'_>, name: &str) -> Result<Option<String>, FieldError> {
+pub(super) fn text(members: &mut Members<'_>, name: &str) -> Result<Option<String>, FieldError> {
     members.optional(name).map(|field| field.text().map(str::to_owned)).transpose()
 }
 
-fn boolean_or_false(members: &mut Members<'_>, name: &str) -> Result<bool, FieldError> {
+pub(super) fn boolean_or_false(members: &mut Members<'_>, name: &str) -> Result<bool, FieldError> {
     members.optional(name).map_or(Ok(false), |field| field.boolean())
 }
 

@@ -93,6 +93,11 @@ pub struct RegisterBody {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "server", schema(required = false, default = false))]
     pub gate: bool,
+    /// The command plane's session that this listing is for; for a host that holds its lease. With `gate`, join attempts
+    /// are items of the session's gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "server", schema(nullable = false, pattern = "^[0-9a-f]{32}$"))]
+    pub session_id: Option<String>,
 }
 
 /// `POST /v1/tenants/{tenant}/listings/{listing_id}/renew`.

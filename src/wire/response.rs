@@ -462,6 +462,10 @@ pub struct ProblemAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "server", schema(nullable = false))]
     pub current_version: Option<u64>,
+    /// The session that a create has prepared, when what it carries is still missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "server", schema(nullable = false))]
+    pub session_id: Option<String>,
     /// With `draining`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "server", schema(nullable = false, format = DateTime))]

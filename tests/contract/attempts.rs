@@ -17,10 +17,14 @@ contract!(
     rule_h6_a_gate_waits_for_the_owner,
     rule_h6_only_the_owner_or_the_command_plane_answers,
     rule_h6_refusing_ends_the_attempt,
+    rule_h6_the_gate_of_a_session_lists_who_waits_at_its_listings,
     pending_attempts_are_listed_in_order_of_creation,
     offers_are_least_delivered_first,
     case_p9_both_sides_are_told_how_it_ended,
 );
+
+/// What the gated listings of these tests are for.
+const SESSION: SessionRef = SessionRef(77);
 
 fn refused<B: Backend>(world: &World<B>, create: CreateAttempt) -> Rejection {
     world.rejected(Command::CreateAttempt(Box::new(create)))
@@ -214,7 +218,7 @@ fn rule_h5_paths_are_reported_once_per_role<B: Backend>() {
 
 fn gated<B: Backend>() -> (World<B>, Host, Try) {
     let world = World::<B>::new();
-    let host = world.fresh(Register { gate: true, ..world.register(1) });
+    let host = world.fresh(Register { gate: true, session: Some(SESSION), ..world.register(1) });
     let attempt = world.joins(&host, 9);
     (world, host, attempt)
 }
@@ -239,14 +243,45 @@ fn rule_h6_only_the_owner_or_the_command_plane_answers<B: Backend>() {
     let strangers = [
         GateAuthority::Owner { caller: attempt.joiner, lease: host.lease },
         GateAuthority::Owner { caller: host.owner, lease: Fingerprint(1) },
-        GateAuthority::CommandPlane { tenant: TenantId(1) },
+        GateAuthority::CommandPlane { tenant: TenantId(1), session: SESSION },
+        GateAuthority::CommandPlane { tenant: TENANT, session: SessionRef(!SESSION.0) },
     ];
     for by in strangers {
         assert_eq!(world.rejected(attempt.admit(by)), Rejection::NotFound, "{by:?}");
         assert_eq!(world.rejected(attempt.refuse(by)), Rejection::NotFound, "{by:?}");
     }
-    assert_eq!(world.ok(attempt.admit(GateAuthority::CommandPlane { tenant: TENANT })), Outcome::Admitted);
+    assert_eq!(
+        world.ok(attempt.admit(GateAuthority::CommandPlane { tenant: TENANT, session: SESSION })),
+        Outcome::Admitted
+    );
     assert_eq!(world.status().attempts.live, 1);
+}
+
+fn rule_h6_the_gate_of_a_session_lists_who_waits_at_its_listings<B: Backend>() {
+    let (world, _, first) = gated::<B>();
+    let waiting =
+        |tenant, session, after| match world.answer(Command::Query(Query::SessionGate { tenant, session, after })) {
+            Answer::Pending(pending) => pending.into_iter().map(|attempt| attempt.id).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+    let asked = world.observer.take();
+    assert!(asked.contains(&Event::GateAsked { tenant: TENANT, session: SESSION }), "{asked:?}");
+    let open = world.fresh(Register { session: Some(SESSION), ..world.register(2) });
+    world.joins(&open, 9);
+    let asked = world.observer.take();
+    assert!(!asked.iter().any(|event| matches!(event, Event::GateAsked { .. })), "without a gate nobody knocks");
+    let other = world.fresh(Register { gate: true, session: Some(SESSION), ..world.register(3) });
+    let second = world.joins(&other, 10);
+    let commit = world.store.last_commit();
+    assert_eq!(waiting(TENANT, SESSION, 0), [first.id, second.id]);
+    assert_eq!(waiting(TENANT, SESSION, commit - 1), [second.id]);
+    assert_eq!(waiting(TENANT, SESSION, commit), []);
+    assert_eq!(waiting(TenantId(1), SESSION, 0), []);
+    assert_eq!(waiting(TENANT, SessionRef(1), 0), []);
+    world.ok(first.admit(GateAuthority::CommandPlane { tenant: TENANT, session: SESSION }));
+    assert_eq!(waiting(TENANT, SESSION, 0), [second.id], "an answered one waits no more");
+    world.ok(other.delete());
+    assert_eq!(waiting(TENANT, SESSION, 0), [], "the listing is gone, and its attempts with it");
 }
 
 fn rule_h6_refusing_ends_the_attempt<B: Backend>() {

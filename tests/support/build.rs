@@ -68,6 +68,7 @@ pub(crate) fn register_in(scope: Scope, owner: Principal, n: u64) -> Register {
         details: details(&format!("game {n}")),
         ttl: ttl(60_000),
         gate: false,
+        session: None,
         candidates: Candidates::default(),
         lease: Fingerprint(0x3000_0000 + u128::from(n)),
         quota_per_owner: u32::MAX,

@@ -113,6 +113,31 @@ pub struct PayloadRef {
     pub len: u64,
 }
 
+/// What a [`CommandKind::GateResponse`] carries: the answer to a join attempt (rule H6 of the directory).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateDecision {
+    /// The attempt.
+    pub attempt_id: u128,
+    /// Whether it may come in.
+    pub admit: bool,
+}
+
+impl GateDecision {
+    /// As a payload: `{"attempt_id":"<32 hex digits>","admit":true}`.
+    pub fn to_text(self) -> String {
+        format!("{{\"attempt_id\":\"{:032x}\",\"admit\":{}}}", self.attempt_id, self.admit)
+    }
+
+    /// Reads what [`Self::to_text`] gives; anything else is `None`.
+    pub fn read(payload: &Payload) -> Option<Self> {
+        let Payload::Inline(bytes) = payload else { return None };
+        let text = std::str::from_utf8(bytes).ok()?;
+        let digits = text.strip_prefix("{\"attempt_id\":\"")?.get(..32)?;
+        let attempt_id = crate::domain::id::parse_hex32(digits)?;
+        [true, false].map(|admit| Self { attempt_id, admit }).into_iter().find(|decision| decision.to_text() == text)
+    }
+}
+
 /// A host's claim on a command: it works on it. Lapses at `until`, never later than the command's deadline (rule P5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandClaim {
@@ -266,6 +291,18 @@ mod tests {
         let newer = CommandState::read("suspended");
         assert_eq!(newer, CommandState::Unrecognized("suspended".into()));
         assert!(!newer.is_terminal());
+    }
+
+    #[test]
+    fn a_gate_decision_reads_back_and_nothing_else_does() {
+        for admit in [true, false] {
+            let decision = GateDecision { attempt_id: 0xab << 64, admit };
+            let payload = |text: String| Payload::Inline(Bytes::from(text));
+            assert_eq!(GateDecision::read(&payload(decision.to_text())), Some(decision));
+            assert_eq!(GateDecision::read(&payload(decision.to_text().to_uppercase())), None);
+            assert_eq!(GateDecision::read(&payload(decision.to_text() + " ")), None);
+        }
+        assert_eq!(GateDecision::read(&Payload::Inline(Bytes::new())), None);
     }
 
     #[test]

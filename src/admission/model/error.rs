@@ -1,7 +1,7 @@
 //! What goes wrong, in three families that share no enum: the plane says no ([`Refusal`], the same on every store), the
 //! store can't say ([`Unavailable`]), a row can't be read ([`Unreadable`]). [`Error`] is what a caller of a service sees.
 
-use super::ids::{Epoch, NameError, Revision};
+use super::ids::{Epoch, NameError, Revision, SessionId};
 use super::time::Timestamp;
 use std::fmt;
 
@@ -317,6 +317,11 @@ pub enum Cause {
     Unavailable(Unavailable),
     /// A row that can't be read.
     Unreadable(Unreadable),
+    /// A create refers to a payload that is not stored yet. It is prepared: put the payload, and ask again with the same key.
+    MissingPayload {
+        /// The session that was prepared.
+        session: SessionId,
+    },
     /// A field of the request, and what it must be.
     Field {
         /// Its name.
@@ -355,6 +360,7 @@ impl Error {
     pub fn refusal(&self) -> Option<Refusal> {
         match &self.cause {
             Some(Cause::Refused(refusal)) => Some(*refusal),
+            Some(Cause::MissingPayload { .. }) => Some(Refusal::UnknownPayload),
             Some(Cause::Unavailable(_) | Cause::Unreadable(_) | Cause::Field { .. }) | None => None,
         }
     }
@@ -394,6 +400,9 @@ impl fmt::Display for Error {
             Some(Cause::Refused(refusal)) => write!(f, "{}: {refusal:?}", self.code),
             Some(Cause::Unavailable(unavailable)) => write!(f, "{}: {unavailable}", self.code),
             Some(Cause::Unreadable(unreadable)) => write!(f, "{}: {unreadable}", self.code),
+            Some(Cause::MissingPayload { session }) => {
+                write!(f, "{}: the payload of session {session} is not stored yet", self.code)
+            }
             Some(Cause::Field { field, must }) => write!(f, "{}: {field} {must}", self.code),
         }
     }

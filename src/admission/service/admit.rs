@@ -5,10 +5,22 @@ use super::fingerprint::Says;
 use super::requests::{GateResponseRequest, InputRequest, InterruptRequest, RequestPayload, RestoreRequest};
 use crate::admission::model::{
     AdmitDispositionCommandRequest, Bytes, CatalogEntry, CommandKind, DispositionInboxEntry, Error, ErrorCode,
-    GetCatalogEntryRequest, Idempotency, ObjectMetadata, Payload, PayloadOwner, PayloadRef, Principal, ProtocolMode,
-    PutCommandPayloadRequest, RequestKey, SessionId, Sha256, TenantPrincipal,
+    GateDecision, GetCatalogEntryRequest, Idempotency, ObjectMetadata, Payload, PayloadOwner, PayloadRef, Principal,
+    ProtocolMode, PutCommandPayloadRequest, RequestKey, SessionId, Sha256, TenantPrincipal,
 };
 use std::time::Duration;
+
+/// A content must be what its digest says, and not too long.
+pub(super) fn check_payload(sha256: Sha256, bytes: &Bytes) -> Result<(), Error> {
+    if bytes.len() > super::PAYLOAD_MAX {
+        let must = format!("must have at most {} bytes", super::PAYLOAD_MAX);
+        return Err(Error::field(ErrorCode::BadPayload, "payload", must));
+    }
+    if Sha256::of(bytes) != sha256 {
+        return Err(Error::field(ErrorCode::BadPayload, "sha256", "must be the digest of the payload"));
+    }
+    Ok(())
+}
 
 /// What the four kinds have in common.
 struct Ask {
@@ -44,16 +56,15 @@ impl Service {
         self.admit(principal, Ask { kind: CommandKind::Interrupt, session, key, payload, apply_within }).await
     }
 
-    /// Answers a join attempt at the session's gate; as [`admit_input`](Self::admit_input). The command carries
-    /// `{"attempt_id":"<32 hex digits>","admit":true}`.
+    /// Answers a join attempt at the session's gate; as [`admit_input`](Self::admit_input). The command carries a
+    /// [`GateDecision`].
     pub async fn admit_gate_response(
         &self,
         principal: &Principal,
         request: GateResponseRequest,
     ) -> Result<(DispositionInboxEntry, bool), Error> {
         let GateResponseRequest { session, key, attempt_id, admit, apply_within } = request;
-        let text = format!("{{\"attempt_id\":\"{attempt_id:032x}\",\"admit\":{admit}}}");
-        let payload = RequestPayload::Bytes(Bytes::from(text));
+        let payload = RequestPayload::Bytes(Bytes::from(GateDecision { attempt_id, admit }.to_text()));
         self.admit(principal, Ask { kind: CommandKind::GateResponse, session, key, payload, apply_within }).await
     }
 
@@ -77,13 +88,7 @@ impl Service {
     ) -> Result<ObjectMetadata, Error> {
         let put = async {
             let caller = self.authorize(principal, session, CommandKind::Input).await?;
-            if bytes.len() > super::PAYLOAD_MAX {
-                let must = format!("must have at most {} bytes", super::PAYLOAD_MAX);
-                return Err(Error::field(ErrorCode::BadPayload, "payload", must));
-            }
-            if Sha256::of(&bytes) != sha256 {
-                return Err(Error::field(ErrorCode::BadPayload, "sha256", "must be the digest of the payload"));
-            }
+            check_payload(sha256, &bytes)?;
             self.runnable(caller, session).await?;
             self.store_payload(caller, session, &bytes).await
         };

@@ -4,10 +4,10 @@ use super::Service;
 use super::fingerprint::Says;
 use super::requests::{CreateRequest, LegacyCreateRequest, LegacyCreateResult, RequestPayload};
 use crate::admission::model::{
-    AdmitLegacyCommandRequest, AdmitPublicCreateRequest, AgentId, CommandKind, CreateCatalogEntryRequest,
-    DispositionInboxEntry, Error, ErrorCode, Idempotency, Payload, PayloadOwner, PayloadRef,
-    PreparePublicCreateRequest, Principal, ProtocolMode, PutCommandPayloadRequest, RequestKey, SessionBinding,
-    SessionBindingTemplate, SessionId, Target, TenantPrincipal,
+    AdmitLegacyCommandRequest, AdmitPublicCreateRequest, AgentId, Bytes, Cause, CommandKind, CreateCatalogEntryRequest,
+    DispositionInboxEntry, Error, ErrorCode, Idempotency, ObjectMetadata, Payload, PayloadOwner, PayloadRef,
+    PreparePublicCreateRequest, Principal, ProtocolMode, PutCommandPayloadRequest, Refusal, RequestKey, SessionBinding,
+    SessionBindingTemplate, SessionId, Sha256, Target, TenantPrincipal,
 };
 use crate::admission::traits::PublicCreateStore;
 
@@ -76,7 +76,37 @@ impl Service {
             payload,
             apply_within,
         };
-        Ok(creates.admit_public_create(admit).await?)
+        creates.admit_public_create(admit).await.map_err(|error| match Error::from(error) {
+            error if error.refusal() == Some(Refusal::UnknownPayload) => {
+                Error { code: error.code, cause: Some(Cause::MissingPayload { session }) }
+            }
+            error => error,
+        })
+    }
+
+    /// Stores what a create that was prepared under `key` refers to. It must be what `sha256` says.
+    ///
+    /// Errors: `forbidden`, `creates_unsupported`, `unknown_session` (also one that this key has not prepared, or has
+    /// admitted), `bad_payload`, `quota_exceeded`, `unavailable`.
+    pub async fn put_create_payload(
+        &self,
+        principal: &Principal,
+        session: SessionId,
+        key: RequestKey,
+        sha256: Sha256,
+        bytes: Bytes,
+    ) -> Result<ObjectMetadata, Error> {
+        let put = async {
+            let caller = self.authorize(principal, session, CommandKind::Create).await?;
+            let Some(creates) = &self.config.public_creates else {
+                return Err(Error::new(ErrorCode::CreatesUnsupported));
+            };
+            super::admit::check_payload(sha256, &bytes)?;
+            let owner = PayloadOwner::Create { principal: caller.name.clone(), key };
+            let request = PutCommandPayloadRequest { tenant: caller.tenant.clone(), session, owner, bytes };
+            Ok(creates.put_command_payload(request).await?)
+        };
+        put.await.map_err(|error| self.config.counters.refuse(error))
     }
 
     async fn target(&self, agent: &AgentId) -> Result<Target, Error> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Bounds and policy of a store. Everything that grows has one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Control shards. Counts when a store is created; afterwards the store says, for its rows are filed by it.
     pub control_shards: u32,

@@ -128,6 +128,20 @@ pub(super) static KEYS: &[Key<Config>] = &[
         "The same at once.",
         http.rates.principal_keep_alives.burst
     ),
+    number!(
+        "rates.principal_commands_per_s",
+        1..=MILLION,
+        "requests a second",
+        "Creates, commands and payloads of one principal; a back end speaks for many players.",
+        http.rates.principal_commands.per_second
+    ),
+    number!(
+        "rates.principal_commands_burst",
+        1..=MILLION,
+        "requests",
+        "The same at once.",
+        http.rates.principal_commands.burst
+    ),
     key!(
         "udp.rfc3489",
         "true or false",

@@ -1,6 +1,7 @@
 //! The one table of keys: path, unit, reason, and how the value gets in and out.
 
 use super::Config;
+use super::admission::{HostEntry, Profile};
 use super::sections::Tenant;
 use crate::credentials::Secret;
 use std::net::SocketAddr;
@@ -111,6 +112,24 @@ macro_rules! millis {
     };
 }
 
+/// A number that its owner keeps as `u64`.
+macro_rules! wide {
+    ($path:literal, $min:literal..=$max:expr, $unit:literal, $reason:literal, $($field:ident).+) => {
+        Key {
+            path: $path,
+            unit: $unit,
+            reason: $reason,
+            example: "",
+            access: Access::Number {
+                min: $min,
+                max: $max,
+                get: |c| u32::try_from(c.$($field).+).ok(),
+                set: |c, value| c.$($field).+ = value.into(),
+            },
+        }
+    };
+}
+
 macro_rules! key {
     ($path:literal, $unit:literal, $reason:literal, $example:expr, $access:expr) => {
         Key { path: $path, unit: $unit, reason: $reason, example: $example, access: $access }
@@ -118,6 +137,7 @@ macro_rules! key {
 }
 
 // Below the macros that they use.
+mod admission;
 mod edges;
 mod lifetimes;
 mod limits;
@@ -126,10 +146,20 @@ mod tenant;
 
 /// Every key outside of `[[tenant]]`, in the order in which they are printed.
 pub(crate) fn keys() -> impl Iterator<Item = &'static Key<Config>> + Clone {
-    [server::KEYS, limits::KEYS, lifetimes::KEYS, edges::KEYS].into_iter().flatten()
+    [server::KEYS, limits::KEYS, lifetimes::KEYS, edges::KEYS, admission::KEYS].into_iter().flatten()
 }
 
 /// Every key of a `[[tenant]]`.
 pub(crate) fn tenant_keys() -> impl Iterator<Item = &'static Key<Tenant>> + Clone {
     tenant::KEYS.iter()
+}
+
+/// Every key of an `[[admission.profile]]`.
+pub(crate) fn profile_keys() -> impl Iterator<Item = &'static Key<Profile>> + Clone {
+    admission::PROFILE_KEYS.iter()
+}
+
+/// Every key of an `[[admission.host]]`.
+pub(crate) fn host_keys() -> impl Iterator<Item = &'static Key<HostEntry>> + Clone {
+    admission::HOST_KEYS.iter()
 }

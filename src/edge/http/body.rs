@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::framing::Flaw;
 use super::problem::Problem;
 use crate::wire::FromJson;
+use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
@@ -34,20 +35,33 @@ where
         refuse_foreign_types(headers)?;
         refuse_declared_length(headers, limits.bytes)?;
     }
-    let mut bytes = if nothing { Vec::new() } else { read(body, limits).await? };
-    let (connection, request) = link;
-    match connection.flaw_of(request) {
-        Some(Flaw::Ambiguous) => return Err(Problem::ambiguous_framing()),
-        Some(Flaw::HeadersTooLarge) => return Err(Problem::headers_too_large()),
-        None => {}
-    }
+    let mut bytes = if nothing { Vec::new() } else { read(body, limits).await?.to_vec() };
+    refuse_flaws(link)?;
     if bytes.is_empty() && !required {
         bytes.extend_from_slice(b"{}");
     }
     T::from_body(&mut bytes).map_err(Problem::invalid_field)
 }
 
-async fn read<B>(body: B, limits: BodyLimits) -> Result<Vec<u8>, Problem>
+/// Reads a body as it is, of any content type but compressed.
+pub(super) async fn read_raw<B>(
+    headers: &HeaderMap,
+    body: B,
+    limits: BodyLimits,
+    link: (&Connection, u64),
+) -> Result<Bytes, Problem>
+where
+    B: Body,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    refuse_encodings(headers)?;
+    refuse_declared_length(headers, limits.bytes)?;
+    let bytes = read(body, limits).await?;
+    refuse_flaws(link)?;
+    Ok(bytes)
+}
+
+async fn read<B>(body: B, limits: BodyLimits) -> Result<Bytes, Problem>
 where
     B: Body,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -58,7 +72,15 @@ where
         Err(_) => Err(Problem::request_timeout()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::payload_too_large(limits.bytes)),
         Ok(Err(_)) => Err(Problem::malformed_body()),
-        Ok(Ok(collected)) => Ok(collected.to_bytes().to_vec()),
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+    }
+}
+
+fn refuse_flaws((connection, request): (&Connection, u64)) -> Result<(), Problem> {
+    match connection.flaw_of(request) {
+        Some(Flaw::Ambiguous) => Err(Problem::ambiguous_framing()),
+        Some(Flaw::HeadersTooLarge) => Err(Problem::headers_too_large()),
+        None => Ok(()),
     }
 }
 
@@ -70,13 +92,18 @@ fn refuse_declared_length(headers: &HeaderMap, max: usize) -> Result<(), Problem
     }
 }
 
-/// Only `application/json`, in UTF-8, as it is.
-fn refuse_foreign_types(headers: &HeaderMap) -> Result<(), Problem> {
+fn refuse_encodings(headers: &HeaderMap) -> Result<(), Problem> {
     let plain =
         headers.get_all(CONTENT_ENCODING).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity"));
-    if !plain {
-        return Err(Problem::unsupported_media_type("a body must not be compressed (Content-Encoding)"));
+    if plain {
+        return Ok(());
     }
+    Err(Problem::unsupported_media_type("a body must not be compressed (Content-Encoding)"))
+}
+
+/// Only `application/json`, in UTF-8, as it is.
+fn refuse_foreign_types(headers: &HeaderMap) -> Result<(), Problem> {
+    refuse_encodings(headers)?;
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(value), None) = (types.next(), types.next()) else {
         return Err(Problem::unsupported_media_type("a body needs Content-Type: application/json"));
@@ -97,7 +124,6 @@ fn refuse_foreign_types(headers: &HeaderMap) -> Result<(), Problem> {
 mod tests {
     use super::*;
     use crate::wire::request::AdmissionBody;
-    use bytes::Bytes;
     use http_body_util::{Empty, Full};
     use hyper::body::Frame;
     use hyper::header::HeaderValue;

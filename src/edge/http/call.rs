@@ -1,6 +1,7 @@
 //! One request on its way through the edge's checks, in the order of the contract: route, method, tenant, token, kind;
 //! headers and body are the handlers', and the store decides the rest.
 
+use super::auth::host::HostCredential;
 use super::auth::{AuthError, Identity, Now};
 use super::body::{BodyLimits, read_json};
 use super::connection::{Admission, Connection};
@@ -10,7 +11,7 @@ use super::problem::Problem;
 use super::query::Query;
 use super::routes::{CallerKind, Endpoint, Routed};
 use super::settings::{BrowsePolicy, TenantSettings};
-use crate::domain::{AttemptId, Failure, ListingId, Source, TenantId};
+use crate::domain::{AttemptId, Failure, ListingId, Principal, Source, TenantId};
 use crate::service::Caller;
 use crate::service::view::Availability;
 use crate::wire::FromJson;
@@ -47,6 +48,8 @@ pub(super) struct Call<'r> {
 pub(super) struct PrincipalCall {
     pub(super) tenant: TenantId,
     pub(super) caller: Caller,
+    /// The position of the host credential, when it is one.
+    pub(super) host: Option<usize>,
 }
 
 impl<'r> Call<'r> {
@@ -63,7 +66,8 @@ impl<'r> Call<'r> {
     pub(super) async fn json<T: FromJson>(&mut self, edge: &Edge) -> Result<T, Problem> {
         // Mutations take no query parameters but where their row says so.
         let required = self.routed.route.body.is_some_and(|(_, required)| required);
-        let limits = BodyLimits { bytes: edge.limits.body_bytes, time: edge.limits.body_timeout };
+        let bytes = self.routed.route.body_bytes.unwrap_or(edge.limits.body_bytes);
+        let limits = BodyLimits { bytes, time: edge.limits.body_timeout };
         let Some(body) = self.body.take() else { return T::from_body(&mut []).map_err(Problem::invalid_field) };
         read_json(&self.parts.headers, body, limits, required, (&self.link.connection, self.number)).await
     }
@@ -114,27 +118,42 @@ impl Edge {
     }
 
     /// The identity behind the token, for a route of a tenant. A good token of another tenant sees no tenant here.
-    fn identity_in(&self, call: &Call<'_>, tenant: TenantId) -> Result<Identity, Problem> {
+    pub(super) fn identity_in(&self, call: &Call<'_>, tenant: TenantId) -> Result<Identity, Problem> {
         let identity = self.auth.identify(call.headers(), Some(tenant), call.now)?;
         match &identity {
             Identity::Principal { tenant: of, .. } if *of != tenant => Err(Problem::not_found()),
-            Identity::Principal { .. } | Identity::Operator => Ok(identity),
+            Identity::Host(position) if !self.auth.host(*position).is_some_and(|host| host.serves(tenant)) => {
+                Err(Problem::not_found())
+            }
+            Identity::Principal { .. } | Identity::Host(_) | Identity::Operator => Ok(identity),
         }
     }
 
     /// A principal of the tenant in the path, its own budget charged.
     pub(super) fn principal(&self, call: &Call<'_>) -> Result<PrincipalCall, Problem> {
         let (tenant, _) = self.tenant(call)?;
-        let Identity::Principal { name, guest, .. } = self.identity_in(call, tenant)? else {
-            return Err(Problem::forbidden("this route is for principals of the tenant, not for operators"));
+        let identity = self.identity_in(call, tenant)?;
+        let (name, guest, host) = match &identity {
+            Identity::Principal { name, guest, .. } => (name.as_str(), *guest, None),
+            // A host registers the listings of its sessions like any other principal.
+            Identity::Host(position) => {
+                (self.auth.host(*position).map_or("", HostCredential::name), false, Some(*position))
+            }
+            Identity::Operator => {
+                return Err(Problem::forbidden("this route is for principals of the tenant, not for operators"));
+            }
         };
-        let principal = self.service.principal(tenant, &name);
-        if let (Some(limiter), Some(budget)) = (&self.limiter, call.routed.route.principal_budget) {
-            let charged = limiter.take_principal(budget, principal.key, call.now.mono);
-            charged.map_err(|wait| self.rate_limited(call, wait))?;
-        }
+        let principal = self.service.principal(tenant, name);
+        self.charge(call, principal)?;
         let guest_source = guest.then(|| Source::of(call.client));
-        Ok(PrincipalCall { tenant, caller: Caller { principal, guest_source } })
+        Ok(PrincipalCall { tenant, caller: Caller { principal, guest_source }, host })
+    }
+
+    /// Charges the principal's budget for this route.
+    pub(super) fn charge(&self, call: &Call<'_>, principal: Principal) -> Result<(), Problem> {
+        let (Some(limiter), Some(budget)) = (&self.limiter, call.routed.route.principal_budget) else { return Ok(()) };
+        let charged = limiter.take_principal(budget, principal.key, call.now.mono);
+        charged.map_err(|wait| self.rate_limited(call, wait))
     }
 
     /// The tenant in the path, for someone who may browse it.
@@ -143,7 +162,7 @@ impl Edge {
         match settings.browse {
             BrowsePolicy::Public => {}
             BrowsePolicy::Principal => match self.identity_in(call, tenant)? {
-                Identity::Principal { .. } => {}
+                Identity::Principal { .. } | Identity::Host(_) => {}
                 Identity::Operator => {
                     return Err(Problem::forbidden("this tenant is browsed by its principals only"));
                 }
@@ -158,7 +177,7 @@ impl Edge {
         let renewed = if call.headers().contains_key(AUTHORIZATION) {
             match self.identity_in(call, tenant)? {
                 Identity::Principal { name, guest: true, .. } => Some(name),
-                Identity::Principal { .. } | Identity::Operator => {
+                Identity::Principal { .. } | Identity::Host(_) | Identity::Operator => {
                     return Err(Problem::forbidden("only a guest's token can be renewed here"));
                 }
             }
@@ -176,7 +195,9 @@ impl Edge {
         debug_assert_eq!(call.routed.route.caller, CallerKind::Operator);
         match self.auth.identify(call.headers(), None, call.now) {
             Ok(Identity::Operator) => Ok(()),
-            Ok(Identity::Principal { .. }) => Err(Problem::forbidden("this route is for operators")),
+            Ok(Identity::Principal { .. } | Identity::Host(_)) => {
+                Err(Problem::forbidden("this route is for operators"))
+            }
             Err(error @ (AuthError::Missing | AuthError::Invalid | AuthError::StaleInstance)) => Err(error.into()),
         }
     }

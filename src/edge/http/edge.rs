@@ -3,6 +3,7 @@
 use super::answer::{Answer, COMMIT, INSTANCE};
 use super::auth::{Authenticator, Now};
 use super::call::{Call, Link};
+use super::commands::Commands;
 use super::cors::CorsPolicy;
 use super::express::Heads;
 use super::forwarded::{Cidr, client_address};
@@ -45,6 +46,7 @@ pub(super) struct Edge {
     pub(super) trusted_proxies: Vec<Cidr>,
     pub(super) raw_answers: Arc<RawAnswers>,
     pub(super) heads: Heads,
+    pub(super) commands: Option<Commands>,
     router: Router,
     cors: CorsPolicy,
     instance: HeaderValue,
@@ -56,10 +58,12 @@ impl Edge {
         // 32 hex digits are a legal header value.
         let header = HeaderValue::from_str(&instance.to_string()).unwrap_or(HeaderValue::from_static(""));
         let cors = CorsPolicy::new(settings.cors.clone());
+        let auth = Authenticator::from_settings(&mut settings, instance);
         Self {
+            commands: settings.commands.map(Commands::new),
             raw_answers: Arc::new(RawAnswers::new(&header)),
             heads: Heads::new(&header, cors.varies()),
-            auth: Authenticator::from_settings(&mut settings, instance),
+            auth,
             limiter: settings.rates.map(Limiter::new),
             limits: settings.limits,
             metrics: HttpMetrics::new(),
@@ -211,6 +215,7 @@ pub(super) fn method_class(method: &Method) -> &'static str {
         Method::GET => "GET",
         Method::HEAD => "HEAD",
         Method::POST => "POST",
+        Method::PUT => "PUT",
         Method::DELETE => "DELETE",
         Method::OPTIONS => "OPTIONS",
         _ => "other",

@@ -60,6 +60,11 @@ fn unquote(text: &str) -> Option<String> {
     Some(key)
 }
 
+/// The same where it may be left out.
+pub(super) fn optional_idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    if headers.contains_key(&IDEMPOTENCY_KEY) { idempotency_key(headers).map(Some) } else { Ok(None) }
+}
+
 /// `Lease-Token`, as sent.
 pub(super) fn lease_token(headers: &HeaderMap) -> Result<&str, Problem> {
     let Some(token) = single(headers, &LEASE_TOKEN)? else {
@@ -76,6 +81,11 @@ pub(super) fn if_match_version(headers: &HeaderMap) -> Result<u64, Problem> {
     let canonical = digits.filter(|digits| !digits.starts_with('0'));
     let version = canonical.and_then(integer).filter(|version| *version < 1 << 53);
     version.ok_or_else(|| Problem::invalid_header(&IF_MATCH, "must be exactly one quoted version, like \"3\""))
+}
+
+/// The same where it may be left out.
+pub(super) fn optional_if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    if headers.contains_key(IF_MATCH) { if_match_version(headers).map(Some) } else { Ok(None) }
 }
 
 /// Whether `If-None-Match` names this weak tag (`W/"..."`), or any (RFC 9110 section 13.1.2, weak comparison).

@@ -119,6 +119,7 @@ pub(super) struct Limiter {
     browsing: AtomicTable,
     principal_creations: KeyedTable<PrincipalKey>,
     principal_keep_alives: KeyedTable<PrincipalKey>,
+    principal_commands: KeyedTable<PrincipalKey>,
 }
 
 /// A budget of a source.
@@ -134,6 +135,7 @@ pub(super) enum SourceBudget {
 pub(super) enum PrincipalBudget {
     Creations,
     KeepAlives,
+    Commands,
 }
 
 impl Limiter {
@@ -144,6 +146,7 @@ impl Limiter {
             browsing: AtomicTable::new(rates.browsing),
             principal_creations: KeyedTable::new(rates.principal_creations),
             principal_keep_alives: KeyedTable::new(rates.principal_keep_alives),
+            principal_commands: KeyedTable::new(rates.principal_commands),
         }
     }
 
@@ -164,6 +167,7 @@ impl Limiter {
         match budget {
             PrincipalBudget::Creations => self.principal_creations.take(principal, now),
             PrincipalBudget::KeepAlives => self.principal_keep_alives.take(principal, now),
+            PrincipalBudget::Commands => self.principal_commands.take(principal, now),
         }
     }
 
@@ -173,6 +177,7 @@ impl Limiter {
         self.creations.decay(now);
         self.principal_creations.decay(now);
         self.principal_keep_alives.decay(now);
+        self.principal_commands.decay(now);
     }
 }
 

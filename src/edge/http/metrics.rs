@@ -74,7 +74,7 @@ impl Drop for GaugeGuard {
 }
 
 /// The values of `method_class`.
-const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "other"];
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"];
 /// Statuses of answers that are frequent, or could be in a flood; the others are counted by a look into the family.
 const STATUSES: [u16; 16] = [200, 201, 202, 204, 304, 400, 401, 403, 404, 409, 410, 412, 422, 429, 500, 503];
 

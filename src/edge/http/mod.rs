@@ -8,6 +8,7 @@ mod answer;
 mod auth;
 mod body;
 mod call;
+mod commands;
 mod connection;
 mod cors;
 mod cursor;
@@ -32,11 +33,13 @@ mod tracked;
 mod workers;
 
 pub use auth::guest::GUEST_PREFIX;
+pub use auth::host::{HOST_PREFIX, HostCredential};
 pub use auth::jwt::{JwtAlgorithm, JwtKey, JwtKeyError, JwtVerifier};
 pub use forwarded::{Cidr, CidrError};
 pub use listener::{HttpHandle, HttpServer};
 pub use metrics_server::MetricsServer;
 pub use openapi::openapi_json;
 pub use settings::{
-    BrowsePolicy, Cors, HttpLimits, HttpSettings, KeyFingerprint, MetricsText, Rate, Rates, TenantSettings,
+    BrowsePolicy, CommandSettings, Cors, HttpLimits, HttpSettings, KeyFingerprint, MetricsText, Rate, Rates,
+    TenantSettings,
 };

@@ -1,7 +1,7 @@
 //! The OpenAPI 3.1 document, made from the table of routes and the schemas of the wire shapes.
 
 use super::routes::{CallerKind, Endpoint, Header, Outcome, ROUTES, Route, Verb};
-use crate::wire::{request, response};
+use crate::wire::{commands, request, response};
 use utoipa::ToSchema;
 use utoipa::openapi::header::{Header as HeaderObject, HeaderBuilder};
 use utoipa::openapi::path::{
@@ -45,13 +45,15 @@ fn named_path(route: &Route) -> String {
 }
 
 fn id_name(route: &Route) -> &'static str {
-    if route.path.contains("/attempts/{id}") { "attempt_id" } else { "listing_id" }
+    let names = [("/attempts/{id}", "attempt_id"), ("/sessions/{id}", "session_id"), ("/hosts/{id}", "host")];
+    names.iter().find(|(part, _)| route.path.contains(part)).map_or("listing_id", |(_, name)| name)
 }
 
 fn http_method(verb: Verb) -> HttpMethod {
     match verb {
         Verb::Get => HttpMethod::Get,
         Verb::Post => HttpMethod::Post,
+        Verb::Put => HttpMethod::Put,
         Verb::Delete => HttpMethod::Delete,
     }
 }
@@ -79,7 +81,8 @@ fn security(caller: CallerKind) -> Option<Vec<SecurityRequirement>> {
     match caller {
         CallerKind::Anyone => None,
         CallerKind::Guest | CallerKind::Browser => Some(vec![SecurityRequirement::default(), bearer("principal")]),
-        CallerKind::Principal => Some(vec![bearer("principal")]),
+        CallerKind::Principal | CallerKind::Commander => Some(vec![bearer("principal")]),
+        CallerKind::Host => Some(vec![bearer("host")]),
         CallerKind::Operator => Some(vec![bearer("operator")]),
     }
 }
@@ -107,8 +110,19 @@ fn parameters(route: &Route) -> Vec<Parameter> {
         all.push(parameter("tenant", ParameterIn::Path, true, text(), "The tenant's name."));
     }
     if route.path.contains("{id}") {
-        let id = text().pattern(Some("^[0-9a-f]{32}$"));
-        all.push(parameter(id_name(route), ParameterIn::Path, true, id, "32 lower-case hex digits."));
+        let (id, meaning) = match id_name(route) {
+            "host" => (text().pattern(Some("^[0-9A-Za-z._~-]{1,64}$")), "The host's id, as it chose it."),
+            _ => (text().pattern(Some("^[0-9a-f]{32}$")), "32 lower-case hex digits."),
+        };
+        all.push(parameter(id_name(route), ParameterIn::Path, true, id, meaning));
+    }
+    if route.path.contains("{command}") {
+        let meaning = "The command's number in its session.";
+        all.push(parameter("command", ParameterIn::Path, true, integer(1), meaning));
+    }
+    if route.path.contains("{sha256}") {
+        let digest = text().pattern(Some("^[0-9a-f]{64}$"));
+        all.push(parameter("sha256", ParameterIn::Path, true, digest, "The content's SHA-256, in lower-case hex."));
     }
     for name in route.query {
         let (required, schema, meaning) = query_parameter(name);
@@ -129,6 +143,8 @@ fn query_parameter(name: &str) -> (bool, ObjectBuilder, &'static str) {
         "min_commit" => (false, integer(0), "Waits up to 2 s until browsing is at least this new."),
         "after" => (false, integer(0), "`commit` of the answer before."),
         "wait_ms" => (false, integer(0), "How long to wait for news; more than 30000 is 30000."),
+        "host" => (true, text(), "The host that holds the session's lease."),
+        "epoch" => (true, integer(1), "Its lease's number."),
         "tenant" => (true, text(), "The tenant's name."),
         "listing_id" => (false, text().pattern(Some("^[0-9a-f]{32}$")), "The revoked listing; or give `principal`."),
         _ => (false, text(), "The revoked principal's full name; or give `listing_id`."),
@@ -140,16 +156,26 @@ fn header_parameter(header: Header) -> (&'static str, bool, ObjectBuilder, &'sta
         Header::IdempotencyKey => {
             ("Idempotency-Key", true, text(), "1 to 128 visible ASCII characters, bare or as a quoted string.")
         }
+        Header::CreateKey => {
+            ("Idempotency-Key", false, text(), "That of a create which is prepared and waits for this payload.")
+        }
         Header::LeaseToken => ("Lease-Token", true, text(), "`lease_token` of the registration."),
         Header::IfMatch => ("If-Match", true, text().pattern(Some("^\"[1-9][0-9]*\"$")), "The version last seen."),
+        Header::IfMatchRevision => {
+            ("If-Match", false, text().pattern(Some("^\"[1-9][0-9]*\"$")), "The revision last seen, to lose a race.")
+        }
         Header::IfNoneMatch => ("If-None-Match", false, text(), "ETags of pages that the caller has."),
         Header::Prefer => ("Prefer", false, text(), "`wait=N` in seconds, in place of `wait_ms`."),
     }
 }
 
+fn content_type(schema: &str) -> &'static str {
+    if schema == "Bytes" { "application/octet-stream" } else { "application/json" }
+}
+
 fn request_body(schema: &str, required: bool) -> RequestBody {
     RequestBodyBuilder::new()
-        .content("application/json", Content::new(Some(Ref::from_schema_name(schema))))
+        .content(content_type(schema), Content::new(Some(Ref::from_schema_name(schema))))
         .required(Some(if required { Required::True } else { Required::False }))
         .build()
 }
@@ -171,11 +197,19 @@ fn success(route: &Route, outcome: &Outcome) -> Response {
     if route.endpoint == Endpoint::Renew {
         response = response.header("ETag", header("The new version, for the next If-Match."));
     }
+    if outcome.schema == Some("CommandAnswer") && outcome.status == 200 {
+        response = response.header("ETag", header("The command's revision."));
+    }
+    if matches!(route.endpoint, Endpoint::CreateSession | Endpoint::SendCommand) {
+        response = response
+            .header("Location", header("The command, to be followed."))
+            .header("Idempotent-Replayed", header("`true`: admitted before, by this very request."));
+    }
     if outcome.status == 200 && matches!(route.endpoint, Endpoint::Register | Endpoint::CreateAttempt) {
         response = response.header("Idempotent-Replayed", header("`true`: the first answer, again."));
     }
     if let Some(schema) = outcome.schema {
-        response = response.content("application/json", Content::new(Some(Ref::from_schema_name(schema))));
+        response = response.content(content_type(schema), Content::new(Some(Ref::from_schema_name(schema))));
     }
     response.build()
 }
@@ -198,7 +232,7 @@ fn add<T: ToSchema>(schemas: &mut Schemas) {
 }
 
 fn components() -> ComponentsBuilder {
-    let mut schemas: Schemas = vec![("Nothing".to_owned(), nothing())];
+    let mut schemas: Schemas = vec![("Nothing".to_owned(), nothing()), ("Bytes".to_owned(), any_bytes())];
     for add in [
         add::<request::RegisterBody>,
         add::<request::RenewBody>,
@@ -220,6 +254,23 @@ fn components() -> ComponentsBuilder {
         add::<response::StatusAnswer>,
         add::<response::HealthAnswer>,
         add::<response::ProblemAnswer>,
+        add::<commands::CreateSessionBody>,
+        add::<commands::SendCommandBody>,
+        add::<commands::GateResponseBody>,
+        add::<commands::HostBody>,
+        add::<commands::LeaseBody>,
+        add::<commands::ClaimBody>,
+        add::<commands::BeginBody>,
+        add::<commands::CompleteBody>,
+        add::<commands::CreatedAnswer>,
+        add::<commands::CommandAnswer>,
+        add::<commands::SessionAnswer>,
+        add::<commands::StoredPayloadAnswer>,
+        add::<commands::GateAnswer>,
+        add::<commands::HostAnswer>,
+        add::<commands::WorkAnswer>,
+        add::<commands::LeaseGrantAnswer>,
+        add::<commands::AdmissionAnswer>,
     ] {
         add(&mut schemas);
     }
@@ -230,7 +281,12 @@ fn components() -> ComponentsBuilder {
     ComponentsBuilder::new()
         .schemas_from_iter(schemas)
         .security_scheme("principal", bearer("A JWT of the tenant, or a guest token."))
+        .security_scheme("host", bearer("The key of a host credential."))
         .security_scheme("operator", bearer("An operator's key."))
+}
+
+fn any_bytes() -> RefOr<Schema> {
+    RefOr::T(Schema::Object(text().description(Some("Any bytes.")).build()))
 }
 
 /// The body of routes that take none: nothing at all, or an object without members.

@@ -27,7 +27,7 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    fn new(status: StatusCode, code: &str, title: &str, detail: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, code: &str, title: &str, detail: impl Into<String>) -> Self {
         let body = ProblemAnswer {
             kind: format!("urn:rendezvous:problem:{code}"),
             title: title.to_owned(),
@@ -39,14 +39,14 @@ impl Problem {
         Self { status, body: Box::new(body), headers: Vec::new(), close: false }
     }
 
-    fn header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
+    pub(super) fn header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
         if let Ok(value) = value.try_into() {
             self.headers.push((name, value));
         }
         self
     }
 
-    fn retry_after(self, seconds: u64) -> Self {
+    pub(super) fn retry_after(self, seconds: u64) -> Self {
         self.header(RETRY_AFTER, HeaderValue::from(seconds))
     }
 
@@ -59,6 +59,26 @@ impl Problem {
     pub(super) fn reason(mut self, reason: &str) -> Self {
         self.body.reason = Some(reason.to_owned());
         self
+    }
+
+    pub(super) fn resource(mut self, resource: &str) -> Self {
+        self.body.resource = Some(resource.to_owned());
+        self
+    }
+
+    pub(super) fn outcome_unknown(mut self) -> Self {
+        self.body.outcome = Some("unknown".to_owned());
+        self
+    }
+
+    pub(super) fn session(mut self, session: impl std::fmt::Display) -> Self {
+        self.body.session_id = Some(session.to_string());
+        self
+    }
+
+    pub(super) fn current_version(mut self, current: u64) -> Self {
+        self.body.current_version = Some(current);
+        self.header(ETAG, format!("\"{current}\""))
     }
 
     #[cfg(test)]
@@ -139,9 +159,7 @@ impl Problem {
 
     pub(super) fn internal() -> Self {
         let detail = "the server failed on this request; whether it took effect is unknown";
-        let mut problem = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error", detail);
-        problem.body.outcome = Some("unknown".to_owned());
-        problem.and_close()
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error", detail).outcome_unknown().and_close()
     }
 
     pub(super) fn unavailable(detail: &str) -> Self {
@@ -149,7 +167,7 @@ impl Problem {
             .retry_after(RETRY_UNAVAILABLE_S)
     }
 
-    fn invalid(detail: impl Into<String>) -> Self {
+    pub(super) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid", "Invalid request", detail)
     }
 
@@ -252,10 +270,7 @@ impl Problem {
             }
             Rejection::VersionConflict { current } => {
                 let detail = "the version in If-Match is not the current one";
-                let mut problem = Self::new(StatusCode::PRECONDITION_FAILED, "conflict", "Conflict", detail)
-                    .header(ETAG, format!("\"{current}\""));
-                problem.body.current_version = Some(current);
-                problem
+                Self::new(StatusCode::PRECONDITION_FAILED, "conflict", "Conflict", detail).current_version(current)
             }
             Rejection::IdempotencyMismatch => {
                 let detail = "this Idempotency-Key was used for another request";
@@ -293,9 +308,7 @@ impl Problem {
         } else {
             (StatusCode::SERVICE_UNAVAILABLE, RETRY_CAPACITY_S, "a ceiling of the server is reached")
         };
-        let mut problem = Self::new(status, "capacity_exceeded", "Capacity exceeded", detail).retry_after(wait);
-        problem.body.resource = Some(resource.name().to_owned());
-        problem
+        Self::new(status, "capacity_exceeded", "Capacity exceeded", detail).retry_after(wait).resource(resource.name())
     }
 
     /// Retrying makes sense once the next instance runs: after the deadline, and a little.

@@ -1,6 +1,8 @@
 //! The table of routes: the router and the OpenAPI document are both made from it, so neither knows a path that the
 //! other does not.
 
+mod commands;
+
 use super::limiter::{PrincipalBudget, SourceBudget};
 use hyper::Method;
 
@@ -28,6 +30,21 @@ pub(super) enum Endpoint {
     Ready,
     Metrics,
     OpenApi,
+    CreateSession,
+    ReadSession,
+    SendCommand,
+    ReadCommand,
+    PutPayload,
+    GetPayload,
+    SessionGate,
+    PutHost,
+    HostWork,
+    SessionLease,
+    ClaimCommand,
+    BeginCommand,
+    CompleteCommand,
+    SettleCommand,
+    Admission,
 }
 
 /// The methods that routes know. HEAD is served wherever GET is.
@@ -35,6 +52,7 @@ pub(super) enum Endpoint {
 pub(super) enum Verb {
     Get,
     Post,
+    Put,
     Delete,
 }
 
@@ -43,6 +61,7 @@ impl Verb {
         match *method {
             Method::GET | Method::HEAD => Some(Self::Get),
             Method::POST => Some(Self::Post),
+            Method::PUT => Some(Self::Put),
             Method::DELETE => Some(Self::Delete),
             _ => None,
         }
@@ -53,6 +72,7 @@ impl Verb {
         match self {
             Self::Get => "GET, HEAD",
             Self::Post => "POST",
+            Self::Put => "PUT",
             Self::Delete => "DELETE",
         }
     }
@@ -69,6 +89,10 @@ pub(super) enum CallerKind {
     Browser,
     /// A principal of the tenant in the path.
     Principal,
+    /// A principal of the tenant in the path who may create sessions and command them.
+    Commander,
+    /// A host of the command plane.
+    Host,
     /// An operator.
     Operator,
 }
@@ -77,8 +101,12 @@ pub(super) enum CallerKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     IdempotencyKey,
+    /// The key of a create that is prepared only.
+    CreateKey,
     LeaseToken,
     IfMatch,
+    /// May be left out.
+    IfMatchRevision,
     IfNoneMatch,
     Prefer,
 }
@@ -111,6 +139,8 @@ pub(super) struct Route {
     pub(super) headers: &'static [Header],
     /// Name of the schema of the body, and whether it must be there.
     pub(super) body: Option<(&'static str, bool)>,
+    /// Most bytes of the body; the edge's own bound when absent.
+    pub(super) body_bytes: Option<usize>,
     pub(super) outcomes: &'static [Outcome],
 }
 
@@ -137,6 +167,7 @@ const fn read(endpoint: Endpoint, path: &'static str, id: &'static str, summary:
         query: &[],
         headers: &[],
         body: None,
+        body_bytes: None,
         outcomes: &[],
     }
 }
@@ -157,8 +188,22 @@ const ADMISSION: &str = "/v1/tenants/{tenant}/attempts/{id}/admission";
 const OUTCOME: &str = "/v1/tenants/{tenant}/attempts/{id}/outcome";
 const REVOCATIONS: &str = "/v1/operator/revocations";
 
-/// All routes.
-pub(super) static ROUTES: &[Route] = &[
+/// All routes: the directory's, then the command plane's.
+pub(super) static ROUTES: [&Route; DIRECTORY.len() + commands::ROUTES.len()] = {
+    let mut all = [&DIRECTORY[0]; DIRECTORY.len() + commands::ROUTES.len()];
+    let mut place = 0_usize;
+    while place < all.len() {
+        let after = place.checked_sub(DIRECTORY.len());
+        all[place] = match after {
+            Some(after) => &commands::ROUTES[after],
+            None => &DIRECTORY[place],
+        };
+        place += 1;
+    }
+    all
+};
+
+static DIRECTORY: &[Route] = &[
     Route {
         caller: CallerKind::Guest,
         source_budget: Some(SourceBudget::Guests),
@@ -313,7 +358,7 @@ pub(super) static ROUTES: &[Route] = &[
 /// Where the route of a browse stands in [`ROUTES`].
 pub(super) const BROWSE_INDEX: usize = 2;
 /// The route of a browse.
-pub(super) static BROWSE: &Route = &ROUTES[BROWSE_INDEX];
+pub(super) static BROWSE: &Route = &DIRECTORY[BROWSE_INDEX];
 
 const LIVE: &[Outcome] =
     &[outcome(200, "HealthAnswer", "Alive, draining or not."), outcome(503, "HealthAnswer", "Lost for ever.")];
@@ -327,6 +372,8 @@ pub(super) struct Routed<'p> {
     pub(super) index: usize,
     pub(super) tenant: Option<&'p str>,
     pub(super) id: Option<&'p str>,
+    /// The command or the payload inside of the session.
+    pub(super) part: Option<&'p str>,
 }
 
 /// Why a request has no route.
@@ -357,13 +404,15 @@ impl Router {
 
     pub(super) fn find<'p>(&self, method: &Method, path: &'p str) -> Result<Routed<'p>, NoRoute> {
         let found = self.paths.at(path).map_err(|_| NoRoute::Path)?;
-        let routes = || found.value.iter().filter_map(|index| ROUTES.get(*index).map(|route| (*index, route)));
+        let routes = || found.value.iter().filter_map(|index| ROUTES.get(*index).map(|route| (*index, *route)));
         let verb = Verb::of(method);
         let Some((index, route)) = routes().find(|(_, route)| Some(route.verb) == verb) else {
             let allowed: Vec<_> = routes().map(|(_, route)| route.verb.allowed()).collect();
             return Err(NoRoute::Method(allowed.join(", ")));
         };
-        Ok(Routed { route, index, tenant: found.params.get("tenant"), id: found.params.get("id") })
+        let parameter = |name| found.params.get(name);
+        let part = parameter("command").or_else(|| parameter("sha256"));
+        Ok(Routed { route, index, tenant: parameter("tenant"), id: parameter("id"), part })
     }
 
     /// Whether the path can be read by GET, for CORS preflights.
@@ -384,13 +433,17 @@ mod tests {
             let method = match route.verb {
                 Verb::Get => Method::GET,
                 Verb::Post => Method::POST,
+                Verb::Put => Method::PUT,
                 Verb::Delete => Method::DELETE,
             };
             let found = router.find(&method, route.path).unwrap();
             assert_eq!((found.index, found.route.id), (index, route.id));
             assert_eq!(found.tenant.is_some(), route.path.contains("{tenant}"));
             assert_eq!(found.id.is_some(), route.path.contains("{id}"));
+            let is_inside = route.path.contains("{command}") || route.path.contains("{sha256}");
+            assert_eq!(found.part.is_some(), is_inside);
         }
+        assert_eq!(ROUTES[BROWSE_INDEX].endpoint, Endpoint::Browse);
         assert_eq!(BROWSE.endpoint, Endpoint::Browse);
         let ids: HashSet<_> = ROUTES.iter().map(|route| route.id).collect();
         assert_eq!(ids.len(), ROUTES.len());

@@ -1,9 +1,11 @@
 //! What the HTTP edge is told at start: plain data, made by the composition layer from the configuration.
 
+use super::auth::host::HostCredential;
 use super::auth::jwt::JwtVerifier;
 use super::forwarded::Cidr;
 use crate::credentials::Secret;
 use crate::service::KeyBytes;
+use crate::service::commands::CommandPlane;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,8 @@ pub struct HttpSettings {
     pub rates: Option<Rates>,
     /// Answers `GET /metrics` on this listener (`--dev`); a listener of its own is a [`super::MetricsServer`].
     pub metrics: Option<MetricsText>,
+    /// The command plane, where the server has one.
+    pub commands: Option<CommandSettings>,
     /// Threads that serve connections; with none the runtime that accepts them serves them as well.
     pub workers: usize,
 }
@@ -48,9 +52,26 @@ impl HttpSettings {
             limits: HttpLimits::default(),
             rates: Some(Rates::default()),
             metrics: None,
+            commands: None,
             workers: 0,
         }
     }
+}
+
+/// What the edge is told of the command plane.
+pub struct CommandSettings {
+    /// The plane.
+    pub plane: Arc<CommandPlane>,
+    /// Credentials of hosts.
+    pub hosts: Vec<HostCredential>,
+    /// What a JWT's `scope` must name; absent, every JWT of the tenant will do.
+    pub scope: Option<String>,
+    /// Whether guests may ask for sessions and send commands (`--dev`).
+    pub guests: bool,
+    /// Longest payload.
+    pub payload_bytes: usize,
+    /// Uploads at a time.
+    pub uploads: usize,
 }
 
 /// Renders the Prometheus text of the whole process.
@@ -165,6 +186,8 @@ pub struct Rates {
     pub principal_creations: Rate,
     /// Renewals, deletions, closes, gate answers and reports, by principal; there is none by source (rule D4).
     pub principal_keep_alives: Rate,
+    /// Creates, commands and payloads of the command plane, by principal: a back end speaks for many players.
+    pub principal_commands: Rate,
 }
 
 impl Default for Rates {
@@ -176,6 +199,7 @@ impl Default for Rates {
             browsing: rate(2_000, 4_000),
             principal_creations: rate(20, 100),
             principal_keep_alives: rate(50, 200),
+            principal_commands: rate(1_000, 4_000),
         }
     }
 }

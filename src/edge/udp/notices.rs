@@ -112,7 +112,7 @@ impl Observer for UdpNotices {
             Event::DrainBegan { deadline } => self.add_surely(Notice::DrainBegan(*deadline)),
             Event::Drained => self.add_surely(Notice::Drained),
             // The attempts of a listing that ends are told one by one.
-            Event::AttemptChanged { host_bound: false, .. } | Event::ListingEnded { .. } => {}
+            Event::GateAsked { .. } | Event::AttemptChanged { host_bound: false, .. } | Event::ListingEnded { .. } => {}
         }
     }
 }

@@ -121,6 +121,34 @@ impl<'t> Field<'t> {
         Ok(items.into_iter().map(|value| Field { root: self.root, value }).collect())
     }
 
+    /// A text, an object or an array, as it is; `null` is refused inside of it as anywhere.
+    pub fn text_or_container(&self) -> Result<serde_json::Value, FieldError> {
+        if self.value.text().is_none() && !self.value.is_object() && !self.value.is_array() {
+            return Err(self.expected("a string, an object or an array"));
+        }
+        self.free_form()
+    }
+
+    fn free_form(&self) -> Result<serde_json::Value, FieldError> {
+        let below = |value| Field { root: self.root, value }.free_form();
+        match self.value.0.first() {
+            Some(Node::String(text)) => Ok((*text).into()),
+            Some(Node::Object { .. }) => {
+                let members = self.value.members().map(|(name, value)| Ok((name.to_owned(), below(value)?)));
+                Ok(serde_json::Value::Object(members.collect::<Result<_, FieldError>>()?))
+            }
+            Some(Node::Array { .. }) => {
+                Ok(serde_json::Value::Array(self.value.inside().map(below).collect::<Result<_, _>>()?))
+            }
+            Some(Node::Static(StaticNode::Bool(value))) => Ok((*value).into()),
+            Some(Node::Static(StaticNode::I64(value))) => Ok((*value).into()),
+            Some(Node::Static(StaticNode::U64(value))) => Ok((*value).into()),
+            // Not finite can't be written in JSON.
+            Some(Node::Static(StaticNode::F64(value))) => Ok((*value).into()),
+            Some(Node::Static(StaticNode::Null)) | None => Err(self.expected("anything but null")),
+        }
+    }
+
     /// Calls the reader that fits the value: text, integer or boolean.
     pub fn scalar<T>(
         &self,

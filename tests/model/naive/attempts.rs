@@ -195,7 +195,9 @@ impl Model {
             GateAuthority::Owner { caller, lease } => {
                 listing.proven_by(&LeaseProof { listing: listing.asked.id, caller, lease })
             }
-            GateAuthority::CommandPlane { tenant } => tenant == listing.asked.scope.tenant,
+            GateAuthority::CommandPlane { tenant, session } => {
+                tenant == listing.asked.scope.tenant && listing.asked.session == Some(session)
+            }
         };
         if !allowed {
             return Err(Rejection::NotFound);

@@ -11,6 +11,18 @@ impl Model {
                 let known = self.listings.iter().any(|listing| listing.is_live() && listing.proven_by(proof));
                 if known { Ok(Answer::Pending(self.pending(proof.listing, *after))) } else { Err(Rejection::NotFound) }
             }
+            Query::SessionGate { tenant, session, after } => {
+                let its_own = |listing: &&Listing| {
+                    listing.is_live()
+                        && listing.asked.scope.tenant == *tenant
+                        && listing.asked.session == Some(*session)
+                };
+                let ids = self.listings.iter().filter(its_own).map(|listing| listing.asked.id);
+                let mut waiting: Vec<_> = ids.flat_map(|id| self.pending(id, *after)).collect();
+                waiting.retain(|attempt| attempt.gated);
+                waiting.sort_by_key(|attempt| attempt.commit);
+                Ok(Answer::Pending(waiting))
+            }
             Query::Attempt { attempt, caller } => self.attempt_view(*attempt, *caller).map(Answer::Attempt),
             Query::Status => Ok(Answer::Status(Box::new(self.status()))),
         }

@@ -77,6 +77,7 @@ impl Play {
             visibility: if opening.unlisted { Visibility::Unlisted } else { Visibility::Public },
             ttl: ttl(opening.ttl_ms),
             gate: opening.gate,
+            session: opening.key.is_multiple_of(2).then(|| SessionRef(u128::from(opening.key % 3))),
             candidates: Candidates::new([declared]).expect("a private address"),
             quota_per_owner: if opening.tight { 2 } else { 9 },
             quota_per_source: if opening.tight { 1 } else { 9 },
@@ -180,7 +181,10 @@ impl Play {
         let host = self.hosts.iter().find(|host| host.id == attempt.listing).expect("the attempt's listing");
         match by {
             0 | 1 => host.authority(),
-            2 => GateAuthority::CommandPlane { tenant: TenantId(u16::from(self.numbers.is_multiple_of(2))) },
+            2 => GateAuthority::CommandPlane {
+                tenant: TenantId(u16::from(self.numbers.is_multiple_of(2))),
+                session: SessionRef(u128::from(self.numbers % 3)),
+            },
             _ => GateAuthority::Owner { caller: attempt.joiner, lease: host.lease },
         }
     }

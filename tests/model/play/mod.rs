@@ -243,6 +243,12 @@ impl Play {
             queries.push(Query::PendingAttempts { proof: host.proof(), after: self.last_commit.saturating_sub(3) });
             queries.push(Query::Lease(host.wrong_proofs()[self.numbers as usize % 4]));
         }
+        for (tenant, session) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)] {
+            let (tenant, session) = (TenantId(tenant), SessionRef(session));
+            for after in [0, self.last_commit.saturating_sub(3)] {
+                queries.push(Query::SessionGate { tenant, session, after });
+            }
+        }
         for attempt in self.attempts.iter().rev().take(8) {
             for caller in [attempt.joiner, attempt.host, principal(999)] {
                 queries.push(Query::Attempt { attempt: attempt.id, caller });

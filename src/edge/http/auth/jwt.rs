@@ -80,12 +80,45 @@ struct Claims {
     exp: f64,
     #[serde(default)]
     nbf: Option<f64>,
+    #[serde(default)]
+    scope: Scopes,
+}
+
+/// The words of the `scope` claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::edge::http) struct Scopes(Vec<String>);
+
+impl Scopes {
+    /// Whether the word is among them.
+    pub(in crate::edge::http) fn names(&self, word: &str) -> bool {
+        self.0.iter().any(|known| known == word)
+    }
+}
+
+impl<'de> Deserialize<'de> for Scopes {
+    /// Words with spaces between (RFC 9068 section 2.2.3) or, as some issuers write it, a list of them. A claim of another
+    /// shape names nothing: it is no reason to refuse the token where no scope is asked for.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Claim {
+            Text(String),
+            List(Vec<String>),
+            Other(serde::de::IgnoredAny),
+        }
+        Ok(Self(match Claim::deserialize(deserializer)? {
+            Claim::Text(text) => text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+            Claim::List(words) => words,
+            Claim::Other(_) => Vec::new(),
+        }))
+    }
 }
 
 /// What a good token says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::edge::http) struct Verified {
     pub(in crate::edge::http) subject: String,
+    pub(in crate::edge::http) scope: Scopes,
     pub(in crate::edge::http) tenant: String,
 }
 
@@ -132,7 +165,7 @@ impl JwtVerifier {
         let now_s = now.0 as f64 / 1_000.0;
         let in_time = claims.exp > now_s && claims.nbf.is_none_or(|nbf| nbf <= now_s + NOT_BEFORE_LEEWAY_S);
         let named = (1..=SUBJECT_BYTES_MAX).contains(&claims.sub.len()) && !claims.sub.starts_with(GUEST_PREFIX);
-        (in_time && named).then_some(Verified { subject: claims.sub, tenant: claims.tenant })
+        (in_time && named).then_some(Verified { subject: claims.sub, scope: claims.scope, tenant: claims.tenant })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who calls: operators by key, principals by JWT or guest token. Tokens are compared in constant time and kept nowhere.
 
 pub(super) mod guest;
+pub(super) mod host;
 pub(super) mod jwt;
 
 use super::problem::Problem;
@@ -8,8 +9,9 @@ use super::settings::{HttpSettings, KeyFingerprint, TenantSettings};
 use crate::domain::{InstanceId, MonoTime, TenantId, WallTime};
 use crate::service::KeyBytes;
 use guest::{GuestError, GuestTokens};
+use host::{HOST_PREFIX, HostCredential};
 use hyper::header::{AUTHORIZATION, HeaderMap};
-use jwt::Verified;
+use jwt::{Scopes, Verified};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
@@ -30,7 +32,11 @@ pub(super) enum Identity {
         name: String,
         /// True for a guest token.
         guest: bool,
+        /// What the token may be used for.
+        scope: Scopes,
     },
+    /// By a host credential of the command plane, at this position.
+    Host(usize),
 }
 
 /// Why there is no identity.
@@ -71,6 +77,7 @@ pub(super) struct Authenticator {
     operators: Vec<KeyFingerprint>,
     tenants: Vec<TenantSettings>,
     guests: GuestTokens,
+    hosts: Vec<HostCredential>,
 }
 
 impl Authenticator {
@@ -81,17 +88,25 @@ impl Authenticator {
         guest_token_ttl: Duration,
         instance: InstanceId,
     ) -> Self {
-        Self { operators, tenants, guests: GuestTokens::new(guest_key, guest_token_ttl, instance) }
+        let guests = GuestTokens::new(guest_key, guest_token_ttl, instance);
+        Self { operators, tenants, guests, hosts: Vec::new() }
     }
 
     pub(super) fn from_settings(settings: &mut HttpSettings, instance: InstanceId) -> Self {
-        Self::new(
+        let hosts = settings.commands.as_mut().map(|commands| std::mem::take(&mut commands.hosts)).unwrap_or_default();
+        let authenticator = Self::new(
             std::mem::take(&mut settings.operators),
             std::mem::take(&mut settings.tenants),
             settings.guest_key.clone(),
             settings.guest_token_ttl,
             instance,
-        )
+        );
+        Self { hosts, ..authenticator }
+    }
+
+    /// The host credential at this position.
+    pub(super) fn host(&self, position: usize) -> Option<&HostCredential> {
+        self.hosts.get(position)
     }
 
     /// The tenant with this name.
@@ -115,9 +130,15 @@ impl Authenticator {
         if self.is_operator(token) {
             return Ok(Identity::Operator);
         }
+        if let Some(position) = host::find(&self.hosts, token) {
+            return Ok(Identity::Host(position));
+        }
         if GuestTokens::is_one(token) {
             return match self.guests.check(token, now.mono) {
-                Ok(guest) => Ok(Identity::Principal { tenant: guest.tenant, name: guest.name(), guest: true }),
+                Ok(guest) => {
+                    let scope = Scopes::default();
+                    Ok(Identity::Principal { tenant: guest.tenant, name: guest.name(), guest: true, scope })
+                }
                 Err(GuestError::StaleInstance) => Err(AuthError::StaleInstance),
                 Err(GuestError::Invalid) => Err(AuthError::Invalid),
             };
@@ -130,7 +151,11 @@ impl Authenticator {
         let verified = tenant.and_then(|tenant| self.verify(tenant, token, now)).or_else(elsewhere);
         let verified = verified.ok_or(AuthError::Invalid)?;
         let (tenant, _) = self.tenant(&verified.tenant).ok_or(AuthError::Invalid)?;
-        Ok(Identity::Principal { tenant, name: verified.subject, guest: false })
+        // Where there are hosts, nobody else has a name like theirs.
+        if !self.hosts.is_empty() && verified.subject.starts_with(HOST_PREFIX) {
+            return Err(AuthError::Invalid);
+        }
+        Ok(Identity::Principal { tenant, name: verified.subject, guest: false, scope: verified.scope })
     }
 
     fn verify(&self, tenant: TenantId, token: &str, now: Now) -> Option<Verified> {
@@ -215,7 +240,14 @@ mod tests {
 
     #[test]
     fn a_jwt_belongs_to_its_tenant_wherever_it_is_sent() {
-        let alice = |tenant| Ok(Identity::Principal { tenant: TenantId(tenant), name: "alice".into(), guest: false });
+        let alice = |tenant| {
+            Ok(Identity::Principal {
+                tenant: TenantId(tenant),
+                name: "alice".into(),
+                guest: false,
+                scope: Scopes::default(),
+            })
+        };
         assert_eq!(identify(&format!("Bearer {}", jwt(&"a".repeat(32), "a")), 0), alice(0));
         assert_eq!(identify(&format!("Bearer {}", jwt(&"b".repeat(32), "b")), 0), alice(1), "to be refused with 404");
         assert_eq!(identify(&format!("Bearer {}", jwt(&"b".repeat(32), "a")), 0), Err(AuthError::Invalid));
@@ -233,7 +265,7 @@ mod tests {
         let name = "guest:00000000000000000000000000000005".to_owned();
         assert_eq!(
             identify(&format!("Bearer {}", token.expose()), 0),
-            Ok(Identity::Principal { tenant: TenantId(1), name, guest: true })
+            Ok(Identity::Principal { tenant: TenantId(1), name, guest: true, scope: Scopes::default() })
         );
     }
 }

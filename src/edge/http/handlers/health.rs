@@ -35,9 +35,18 @@ pub(super) fn live(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem> {
     health(edge, call, StatusCode::OK)
 }
 
-/// False as soon as drain begins.
-pub(super) fn ready(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem> {
-    health(edge, call, StatusCode::SERVICE_UNAVAILABLE)
+/// False as soon as drain begins, and while the command plane's store does not answer.
+pub(super) async fn ready(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem> {
+    let answer = health(edge, call, StatusCode::SERVICE_UNAVAILABLE)?;
+    let Some(commands) = edge.commands.as_ref().filter(|_| answer.status() == StatusCode::OK) else {
+        return Ok(answer);
+    };
+    if commands.plane.is_ready().await {
+        return Ok(answer);
+    }
+    let reason = "the command plane's store does not answer".to_owned();
+    let body = HealthAnswer { status: "unavailable".to_owned(), reason, drain_deadline: None };
+    Ok(Answer::json(StatusCode::SERVICE_UNAVAILABLE, &body).header(RETRY_AFTER, RETRY_S))
 }
 
 /// Prometheus text, where this listener is told to have it; elsewhere there is no such route.

@@ -2,9 +2,10 @@
 
 use super::convert;
 use crate::credentials::REALM;
-use crate::domain::{Endpoint, Renewed, Visibility};
+use crate::domain::{Endpoint, Renewed, SessionRef, Visibility};
 use crate::edge::http::answer::{Answer, Cache};
-use crate::edge::http::call::Call;
+use crate::edge::http::call::{Call, PrincipalCall};
+use crate::edge::http::commands;
 use crate::edge::http::edge::Edge;
 use crate::edge::http::headers::{idempotency_key, if_match_version, lease_token};
 use crate::edge::http::problem::Problem;
@@ -19,7 +20,8 @@ pub(super) async fn register(edge: &Edge, call: &mut Call<'_>) -> Result<Answer,
     let key = idempotency_key(call.headers())?;
     call.query()?;
     let body: RegisterBody = call.json(edge).await?;
-    let request = register_request(edge, &by, body).map_err(Problem::invalid_field)?;
+    let session = session_of(edge, &by, body.session_id.as_deref()).await?;
+    let request = register_request(edge, &by, body, session).map_err(Problem::invalid_field)?;
     let applied = edge.service.register(&by.caller, &key, request).await.map_err(|failure| call.failed(failure))?;
     let status = if applied.replayed { StatusCode::OK } else { StatusCode::CREATED };
     Ok(Answer::json(status, &grant(applied.value))
@@ -28,10 +30,20 @@ pub(super) async fn register(edge: &Edge, call: &mut Call<'_>) -> Result<Answer,
         .cache(Cache::PrivateNoStore))
 }
 
+/// The session that the listing is for: only whose host runs it may say so.
+async fn session_of(edge: &Edge, by: &PrincipalCall, id: Option<&str>) -> Result<Option<SessionRef>, Problem> {
+    let Some(id) = id else { return Ok(None) };
+    let refused = || FieldError::new("/session_id", "must be 32 lower-case hex digits");
+    let session = SessionRef::parse(id).ok_or_else(refused).map_err(Problem::invalid_field)?;
+    commands::runs_session(edge, by, session).await?;
+    Ok(Some(session))
+}
+
 fn register_request(
     edge: &Edge,
-    by: &crate::edge::http::call::PrincipalCall,
+    by: &PrincipalCall,
     body: RegisterBody,
+    session: Option<SessionRef>,
 ) -> Result<RegisterRequest, FieldError> {
     let bounds = edge.service.limits().lease_ttl;
     Ok(RegisterRequest {
@@ -40,6 +52,7 @@ fn register_request(
         details: convert::details(body.details)?,
         ttl: body.ttl_ms.map_or(Ok(bounds.default_ttl()), |ms| convert::ttl(ms, bounds))?,
         gate: body.gate,
+        session,
         candidates: convert::candidates(&body.candidates)?,
     })
 }

@@ -12,6 +12,7 @@ pub(super) use browse::{PAGE_START, PageQuery, PageTag};
 
 use super::answer::Answer;
 use super::call::Call;
+use super::commands;
 use super::edge::Edge;
 use super::problem::Problem;
 use super::routes::Endpoint;
@@ -38,8 +39,23 @@ pub(super) async fn handle(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, P
         Endpoint::Drain => operator::drain(edge, call).await,
         Endpoint::Status => operator::status(edge, call).await,
         Endpoint::Live => health::live(edge, call),
-        Endpoint::Ready => health::ready(edge, call),
+        Endpoint::Ready => health::ready(edge, call).await,
         Endpoint::Metrics => health::metrics(edge, call),
         Endpoint::OpenApi => health::openapi(edge, call),
+        Endpoint::CreateSession
+        | Endpoint::ReadSession
+        | Endpoint::SendCommand
+        | Endpoint::ReadCommand
+        | Endpoint::PutPayload
+        | Endpoint::GetPayload
+        | Endpoint::SessionGate
+        | Endpoint::PutHost
+        | Endpoint::HostWork
+        | Endpoint::SessionLease
+        | Endpoint::ClaimCommand
+        | Endpoint::BeginCommand
+        | Endpoint::CompleteCommand
+        | Endpoint::SettleCommand
+        | Endpoint::Admission => commands::handle(edge, call).await,
     }
 }

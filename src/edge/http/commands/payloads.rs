@@ -1,0 +1,60 @@
+//! Payloads: raw bytes, found by their SHA-256.
+
+use super::tenants::request_key;
+use super::{Commands, convert, problem, session_in};
+use crate::admission::{Epoch, LeaseRef, Sha256};
+use crate::edge::http::answer::{Answer, Cache};
+use crate::edge::http::body::{BodyLimits, read_raw};
+use crate::edge::http::call::Call;
+use crate::edge::http::edge::Edge;
+use crate::edge::http::headers::optional_idempotency_key;
+use crate::edge::http::problem::Problem;
+use crate::wire::commands::StoredPayloadAnswer;
+use hyper::StatusCode;
+use std::time::Duration;
+
+/// An upload must have arrived after this time: 8 MiB at 2 Mbit/s.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(35);
+/// Seconds after which a place for an upload is likely free.
+const RETRY_UPLOAD_S: u64 = 2;
+
+/// The payload in the path. A digest of the wrong shape is simply not found.
+fn payload_in(call: &Call<'_>) -> Result<Sha256, Problem> {
+    call.routed.part.and_then(Sha256::parse).ok_or_else(Problem::not_found)
+}
+
+pub(super) async fn put(edge: &Edge, commands: &Commands, call: &mut Call<'_>) -> Result<Answer, Problem> {
+    let (_, by) = edge.commander(commands, call)?;
+    let key = optional_idempotency_key(call.headers())?;
+    let create = key.map(|key| request_key(&key)).transpose()?;
+    call.query()?;
+    let (session, sha256) = (session_in(call)?, payload_in(call)?);
+    // Not waited for: who waits has a connection and a body on its way already.
+    let Ok(_place) = commands.uploads.try_acquire() else { return Err(full()) };
+    let limits = BodyLimits { bytes: commands.payload_bytes, time: UPLOAD_TIMEOUT };
+    let link = (&*call.link.connection, call.number);
+    let Some(body) = call.body.take() else { return Err(Problem::malformed_body()) };
+    let bytes = read_raw(&call.parts.headers, body, limits, link).await?;
+    let stored = commands.plane.put_payload(&by, session, create, sha256, bytes).await.map_err(problem::of)?;
+    let body = StoredPayloadAnswer { sha256: stored.sha256.to_string(), len: stored.len };
+    Ok(Answer::json(StatusCode::OK, &body).cache(Cache::PrivateNoStore))
+}
+
+fn full() -> Problem {
+    let detail = "as many payloads are on their way as there is room for";
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "capacity_exceeded", "Capacity exceeded", detail);
+    problem.retry_after(RETRY_UPLOAD_S).resource("uploads").reason("overloaded").and_close()
+}
+
+pub(super) async fn get(edge: &Edge, commands: &Commands, call: &mut Call<'_>) -> Result<Answer, Problem> {
+    let (tenant, credential) = edge.host_in_tenant(commands, call)?;
+    let mut query = call.query()?;
+    let host = query.take("host").ok_or_else(|| Problem::invalid_parameter("host", "is required"))?;
+    let host = convert::host(&host).map_err(|error| Problem::invalid_parameter("host", &error.detail))?;
+    let epoch = query.take_integer("epoch")?.ok_or_else(|| Problem::invalid_parameter("epoch", "is required"))?;
+    let (session, sha256) = (session_in(call)?, payload_in(call)?);
+    let lease = LeaseRef::new(tenant, session, host, Epoch(epoch));
+    let bytes = commands.plane.hosts().payload(credential.principal(), lease, sha256).await.map_err(problem::of)?;
+    let answer = Answer::rendered(StatusCode::OK, bytes).content_type("application/octet-stream");
+    Ok(answer.cache(Cache::PrivateNoStore))
+}
