@@ -136,12 +136,10 @@ fn a_player_waits_at_the_gate_until_the_back_end_answers() {
 
 /// The steps that the demo told, as `who: text`.
 fn steps(process: &Process) -> Vec<String> {
-    let text = process.stdout.text();
-    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
-    events
-        .filter(|event| event["event"] == "step")
-        .map(|event| format!("{}: {}", event["who"], event["text"]))
-        .collect()
+    let told = process.stdout.text();
+    let events = told.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+    let steps = events.filter(|event| event["event"] == "step");
+    steps.map(|event| format!("{}: {}", text(&event["who"]), text(&event["text"]))).collect()
 }
 
 #[track_caller]
@@ -156,8 +154,16 @@ fn assert_in_order(steps: &[String], wanted: &[&str]) {
     }
 }
 
-const STORY: [&str; 7] =
-    ["asked for a session", "acquired", "applying", "sees \"Friday night\"", "input 2", "interrupt 3", "never_claimed"];
+const STORY: [&str; 8] = [
+    "asked for a session",
+    "placed here",
+    "claimed: create 1",
+    "applying: create 1",
+    "sees \"Friday night\"",
+    "2 input: applied",
+    "3 interrupt: applied",
+    "never_claimed",
+];
 const END: [&str; 3] = ["at the gate", "reaches the host", "no game any more"];
 
 #[test]
@@ -176,8 +182,10 @@ fn the_demo_over_postgresql_goes_on_when_a_server_is_killed() {
     let mut command = rendezvous();
     let mut demo = Process::start(command.args(["demo", "--plane", "commands", "--json", "--postgres", &url]));
     demo.assert_exit(0);
-    let middle = ["input 2", "interrupt 3", "applying: input 4", "killed while", "moved", "input 4: applied"];
-    assert_in_order(&steps(&demo), &[&middle[..], &["never_claimed"], &END].concat());
+    let steps = steps(&demo);
+    let middle = ["3 interrupt: applied", "4 input: applying", "server 1: killed", "4 input: applied", "never_claimed"];
+    assert_in_order(&steps, &[&middle[..], &END].concat());
+    assert_in_order(&steps, &["server 1: killed", "host: moved"]);
     assert!(!demo.stdout.text().contains(&url), "the URL may have a password in it");
 }
 

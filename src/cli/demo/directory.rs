@@ -133,6 +133,8 @@ async fn join(url: &str, listing: ListingId, narrator: Narrator) -> Result<(), F
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::output::Output;
+    use crate::server::Server;
     use std::net::SocketAddr;
 
     /// A server on these addresses, whose presence lasts a second, so that a host notices a restart in a fraction of one.

@@ -61,7 +61,7 @@ const HELP: &str = "Example:
   rendezvous worker --server http://127.0.0.1:8080
   rendezvous session create --server http://127.0.0.1:8080 --profile demo --payload \"Friday night\" --wait
 
-Events with --json: registered, acquired, applying, completed, settled, passed, listed, unlisted, knock, connected, message,
+Events with --json: registered, acquired, claimed, applying, completed, settled, passed, listed, unlisted, knock, connected, message,
 closed, lost, released, moved, retrying, ended, failed
 
 Exit codes: 0 ended by a signal, 1 this machine, 2 wrong command line, 3 server unreachable, 4 the server refused this host";
@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 async fn work(args: &Args, output: Output) -> Result<ExitCode, Error> {
-    let key = args.key.clone().unwrap_or_else(|| Secret::new("dev-host-key"));
+    let key = args.key.clone().unwrap_or_else(|| Secret::new(crate::config::DEV_HOST_KEY));
     let servers = args.server.iter().map(|server| CommandHost::new(server, &args.host, key.clone()));
     let options = WorkerOptions {
         target_key: args.target_key.clone(),

@@ -33,6 +33,8 @@ pub(crate) struct Sample {
     games: BTreeMap<SessionId, (Game, String)>,
     tell: mpsc::Sender<(SessionId, GameNews)>,
     told: mpsc::Receiver<(SessionId, GameNews)>,
+    /// Begun and told, and not applied.
+    begun: Option<Assignment>,
     /// At most a handful from one step; drained before the next.
     out: VecDeque<Told>,
 }
@@ -46,14 +48,19 @@ impl Sample {
     ) -> Result<Self, Error> {
         let (tell, told) = mpsc::channel(NEWS_MAX);
         let worker = Worker::new(servers, worker)?;
-        Ok(Self { worker, options, works_for, games: BTreeMap::new(), tell, told, out: VecDeque::new() })
+        let (games, begun, out) = (BTreeMap::new(), None, VecDeque::new());
+        Ok(Self { worker, options, works_for, games, tell, told, begun, out })
     }
 
-    /// The next thing to tell.
+    /// The next thing to tell. One that is cancelled leaves the command that it was applying to the next lease.
     pub(crate) async fn next(&mut self) -> Result<Told, Error> {
         loop {
             if let Some(told) = self.out.pop_front() {
                 return Ok(told);
+            }
+            if let Some(assignment) = self.begun.take() {
+                self.apply(assignment).await;
+                continue;
             }
             tokio::select! {
                 news = self.worker.next() => self.hear(news?).await,
@@ -80,9 +87,15 @@ impl Sample {
                 let fields = json!({
                     "session_id": held.session, "epoch": held.epoch, "tenant": held.tenant, "workload": session.workload,
                 });
-                self.tell("acquired", fields, format!("the lease of session {}, epoch {}", held.session, held.epoch));
+                let text = format!("session {}, placed here: its lease, epoch {}", held.session, held.epoch);
+                self.tell("acquired", fields, text);
             }
-            WorkerNews::Apply(assignment) => self.apply(*assignment).await,
+            WorkerNews::Claimed { command } => self.tell_command("claimed", &command, ""),
+            WorkerNews::Apply(assignment) => {
+                let text = String::from_utf8_lossy(&assignment.content).into_owned();
+                self.tell_command("applying", &assignment.command, &text);
+                self.begun = Some(*assignment);
+            }
             WorkerNews::Settled { command } => {
                 self.tell_command("settled", &command, "what an earlier lease left");
             }
@@ -104,7 +117,6 @@ impl Sample {
     async fn apply(&mut self, assignment: Assignment) {
         let Assignment { held, command, content } = &assignment;
         let text = String::from_utf8_lossy(content).into_owned();
-        self.tell_command("applying", command, &text);
         tokio::time::sleep(self.works_for).await;
         let closes = command.kind == CommandKind::Interrupt && text == CLOSE;
         let completion = match &command.kind {
@@ -225,13 +237,16 @@ impl Sample {
             "command": command.command,
             "kind": command.kind,
             "state": command.state,
-            "code": code,
+            "code": &code,
             "text": text,
         });
         let colon = if text.is_empty() { "" } else { ": " };
-        let how =
-            code.filter(|code| code != command.state.as_str()).map(|code| format!(", {code}")).unwrap_or_default();
-        let line = format!("{} {}, {}{how}{colon}{text}", command.kind, command.command, command.state);
+        // What the event's name says is not said again.
+        let state = command.state.as_str();
+        let mut said = vec![state, code.as_deref().unwrap_or(state)];
+        said.dedup();
+        let said: String = said.iter().filter(|word| **word != name).map(|word| format!(", {word}")).collect();
+        let line = format!("{} {}{said}{colon}{text}", command.kind, command.command);
         self.tell(name, fields, line);
     }
 

@@ -26,6 +26,25 @@ const COMPLETION_TRIES: u32 = 10;
 /// Leases and heartbeats are renewed after this part of their time, so that two renewals may fail.
 const RENEWED_IN: u64 = 3;
 
+/// Asks the server; when it is in trouble, the others in turn, each once.
+macro_rules! ask {
+    ($worker:expr, $host:ident => $call:expr) => {{
+        let mut asked = 1;
+        loop {
+            let $host = $worker.server().clone();
+            match $call.await {
+                Err(error) if $worker.goes_on(&error, &mut asked) => {}
+                Err(error) => break Err(error),
+                Ok(answer) => {
+                    $worker.pause_ms = PAUSE_MIN_MS;
+                    break Ok(answer);
+                }
+            }
+        }
+    }};
+}
+use ask;
+
 /// The lease of a session that this process runs.
 #[derive(Clone, Debug)]
 struct Residency {
@@ -115,7 +134,7 @@ impl Worker {
         let Assignment { held, command, .. } = assignment;
         let number = command.command;
         for _ in 1..COMPLETION_TRIES {
-            let answer = self.ask(async |host| host.complete(held, number, completion).await).await;
+            let answer = ask!(self, host => host.complete(held, number, completion));
             match answer {
                 Err(error) if is_trouble(&error) => self.pause(error).await,
                 Ok(command) => return Ok(command),
@@ -125,7 +144,7 @@ impl Worker {
                 }
             }
         }
-        self.ask(async |host| host.complete(held, number, completion).await).await
+        ask!(self, host => host.complete(held, number, completion))
     }
 
     /// Lets a session go: `close` when it is over, else another host may take it.
@@ -134,7 +153,7 @@ impl Worker {
     /// A lease that could not be released lapses.
     pub async fn release(&mut self, session: SessionId, close: bool) -> Result<(), Error> {
         let Some(Residency { held, .. }) = self.residencies.remove(&session) else { return Ok(()) };
-        self.ask(async |host| host.release(&held, close).await).await
+        ask!(self, host => host.release(&held, close))
     }
 
     /// Takes no more sessions and lets all go, so that other hosts have them at once.
@@ -143,7 +162,7 @@ impl Worker {
     /// The first that failed; the rest is tried all the same.
     pub async fn close(mut self) -> Result<(), Error> {
         let key = self.options.target_key.clone();
-        let mut result = self.ask(async |host| host.register(&key, 0).await).await.map(|_| ());
+        let mut result = ask!(self, host => host.register(&key, 0)).map(|_| ());
         let sessions: Vec<SessionId> = self.residencies.keys().copied().collect();
         for session in sessions {
             result = result.and(self.release(session, false).await);
@@ -165,23 +184,16 @@ impl Worker {
         &self.servers[self.at]
     }
 
-    /// Asks the server; when it is in trouble, the others in turn, each once.
-    async fn ask<T>(&mut self, ask: impl AsyncFn(&CommandHost) -> Result<T, Error>) -> Result<T, Error> {
-        let mut answer = ask(self.server()).await;
-        for _ in 1..self.servers.len() {
-            let Err(error) = &answer else { break };
-            if !is_trouble(error) {
-                break;
-            }
-            tracing::info!(server = self.server().authority(), %error, "asking another server");
-            self.at = (self.at + 1) % self.servers.len();
-            self.news.push_back(WorkerNews::Moved { server: self.server().authority().to_owned() });
-            answer = ask(self.server()).await;
+    /// Whether the next server is to be asked: this one is in trouble, and not all have been asked.
+    fn goes_on(&mut self, error: &Error, asked: &mut usize) -> bool {
+        if !is_trouble(error) || *asked == self.servers.len() {
+            return false;
         }
-        if answer.is_ok() {
-            self.pause_ms = PAUSE_MIN_MS;
-        }
-        answer
+        tracing::info!(server = self.server().authority(), %error, "asking another server");
+        *asked += 1;
+        self.at = (self.at + 1) % self.servers.len();
+        self.news.push_back(WorkerNews::Moved { server: self.server().authority().to_owned() });
+        true
     }
 
     /// Waits a little, says so, and waits longer the next time.

@@ -49,6 +49,11 @@ pub enum WorkerNews {
         /// The session.
         session: Box<SessionView>,
     },
+    /// A command is in hand, and not begun.
+    Claimed {
+        /// Which.
+        command: Box<CommandView>,
+    },
     /// A command was begun.
     Apply(Box<Assignment>),
     /// What an earlier host left was settled.

@@ -1,7 +1,7 @@
 //! What a worker does, call by call.
 
 use super::news::inline;
-use super::{Assignment, POLL_WAIT, Residency, Worker, WorkerNews, is_trouble, third};
+use super::{Assignment, PAUSE_MIN_MS, POLL_WAIT, Residency, Worker, WorkerNews, ask, is_trouble, third};
 use crate::client::error::{Code, Error};
 use crate::client::http::{CommandView, Held, HostTask, HostWork, SessionId, SessionView};
 use crate::clock::Clock;
@@ -13,18 +13,26 @@ use std::time::Duration;
 /// about to end, or name what another host is quicker to take.
 const POLL_EARLY: Duration = Duration::from_millis(100);
 
-/// One task of the work list, with its session.
+/// One thing to do about a session.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     tenant: String,
     session: SessionView,
-    task: HostTask,
+    todo: Todo,
+}
+
+#[derive(Clone, Debug)]
+enum Todo {
+    /// A task of the work list.
+    Task(HostTask),
+    /// A command that was claimed.
+    Begin { held: Held, command: Box<CommandView> },
 }
 
 impl Worker {
     pub(super) async fn heartbeat(&mut self) -> Result<(), Error> {
         let (key, capacity) = (self.options.target_key.clone(), self.options.capacity);
-        match self.ask(async |host| host.register(&key, capacity).await).await {
+        match ask!(self, host => host.register(&key, capacity)) {
             Ok(view) => {
                 self.heartbeat_at = third(self.clock.mono(), view.heartbeat_ttl_ms);
                 if !std::mem::replace(&mut self.registered, true) {
@@ -49,7 +57,7 @@ impl Worker {
     pub(super) async fn renew(&mut self, session: SessionId) {
         let Some(Residency { held, ends_at, .. }) = self.residencies.get(&session).cloned() else { return };
         let (asked_at, ttl) = (self.clock.mono(), self.options.ttl);
-        match self.ask(async |host| host.renew(&held, ttl).await).await {
+        match ask!(self, host => host.renew(&held, ttl)) {
             Ok(lease) => {
                 self.reside(held, lease.ttl_ms, asked_at);
             }
@@ -76,7 +84,7 @@ impl Worker {
         let due = self.residencies.values().map(|residency| residency.renew_at).chain([self.heartbeat_at]).min();
         let left = due.map_or(POLL_WAIT, |due| Duration::from_nanos(due.0.saturating_sub(begun.0)));
         let wait = left.min(POLL_WAIT);
-        match self.ask(async |host| host.work(wait).await).await {
+        match ask!(self, host => host.work(wait)) {
             Ok(work) if work.is_empty() => {
                 let took = Duration::from_nanos(self.clock.mono().0.saturating_sub(begun.0));
                 if took < wait.min(POLL_EARLY) {
@@ -99,11 +107,28 @@ impl Worker {
 
     /// Does one step. It leaves the queue when it is done, so that a cancelled one is done again.
     pub(super) async fn take(&mut self, step: Step) {
-        let Step { tenant, session, task } = step;
+        let Step { tenant, session, todo } = step;
+        let next = match todo {
+            Todo::Task(HostTask::Deliver { command }) => self.claim(&tenant, &session, *command).await,
+            Todo::Begin { held, command } => {
+                self.begin(held, *command).await;
+                None
+            }
+            Todo::Task(task) => {
+                self.do_task(&tenant, &session, task).await;
+                None
+            }
+        };
+        self.steps.pop_front();
+        if let Some(todo) = next {
+            self.steps.push_front(Step { tenant, session, todo });
+        }
+    }
+
+    async fn do_task(&mut self, tenant: &str, session: &SessionView, task: HostTask) {
         match task {
-            HostTask::Acquire => self.acquire(&tenant, session).await,
-            HostTask::Deliver { command } => self.deliver(&tenant, session, *command).await,
-            HostTask::Settle { command } => self.settle(&tenant, session, *command).await,
+            HostTask::Acquire => self.acquire(tenant, session).await,
+            HostTask::Settle { command } => self.settle(tenant, session, *command).await,
             HostTask::Release => {
                 if let Some(Residency { held, .. }) = self.residencies.get(&session.session_id).cloned() {
                     if let Err(error) = self.release(held.session, false).await {
@@ -112,9 +137,10 @@ impl Worker {
                     self.done(WorkerNews::Released { held });
                 }
             }
-            HostTask::Unrecognised => tracing::info!(session = %session.session_id, "a task of a newer server"),
+            HostTask::Deliver { .. } | HostTask::Unrecognised => {
+                tracing::info!(session = %session.session_id, "a task of a newer server");
+            }
         }
-        self.steps.pop_front();
     }
 
     fn done(&mut self, news: WorkerNews) {
@@ -122,13 +148,13 @@ impl Worker {
         self.news.push_back(news);
     }
 
-    async fn acquire(&mut self, tenant: &str, session: SessionView) {
+    async fn acquire(&mut self, tenant: &str, session: &SessionView) {
         let (id, asked_at, ttl) = (session.session_id, self.clock.mono(), self.options.ttl);
-        match self.ask(async |host| host.acquire(tenant, id, ttl).await).await {
+        match ask!(self, host => host.acquire(tenant, id, ttl)) {
             Ok(lease) => {
                 let held = Held { tenant: tenant.to_owned(), session: id, epoch: lease.epoch };
                 self.reside(held.clone(), lease.ttl_ms, asked_at);
-                self.done(WorkerNews::Acquired { held, session: Box::new(session) });
+                self.done(WorkerNews::Acquired { held, session: Box::new(session.clone()) });
             }
             Err(error) if is_trouble(&error) => self.pause(error).await,
             Err(error) => tracing::info!(session = %id, %error, "another host has the session, or it is over"),
@@ -139,57 +165,71 @@ impl Worker {
     /// yet, whatever the server thinks: it fences the one before it.
     async fn held(&mut self, tenant: &str, session: &SessionView) -> Option<Held> {
         if !self.residencies.contains_key(&session.session_id) {
-            self.acquire(tenant, session.clone()).await;
+            self.acquire(tenant, session).await;
         }
         self.residencies.get(&session.session_id).map(|residency| residency.held.clone())
     }
 
-    async fn deliver(&mut self, tenant: &str, session: SessionView, command: CommandView) {
-        let Some(held) = self.held(tenant, &session).await else { return };
-        match self.begin(&held, command.command).await {
-            Ok(Begun::Apply(command, content)) => {
-                let assignment = Assignment { held, command, content };
-                self.done(WorkerNews::Apply(Box::new(assignment)));
+    async fn claim(&mut self, tenant: &str, session: &SessionView, command: CommandView) -> Option<Todo> {
+        let held = self.held(tenant, session).await?;
+        let (number, ttl) = (command.command, self.options.ttl);
+        match ask!(self, host => host.claim(&held, number, ttl)) {
+            // An older lease had finished it.
+            Ok(command) if command.state.is_over() => {
+                self.done(WorkerNews::Settled { command: Box::new(command) });
+                None
             }
-            Ok(Begun::Over(command)) => self.done(WorkerNews::Settled { command: Box::new(command) }),
-            Err(error) if is_trouble(&error) => self.pause(error).await,
+            Ok(command) => {
+                self.done(WorkerNews::Claimed { command: Box::new(command.clone()) });
+                Some(Todo::Begin { held, command: Box::new(command) })
+            }
             Err(error) => {
-                self.lose_if_lost(held.session, &error);
-                self.news.push_back(WorkerNews::Passed { command: Box::new(command), error });
+                self.pass(&held, command, error).await;
+                None
             }
         }
     }
 
-    /// Claims, fetches what the command carries, begins.
-    async fn begin(&mut self, held: &Held, number: u64) -> Result<Begun, Error> {
-        let ttl = self.options.ttl;
-        let command = self.ask(async |host| host.claim(held, number, ttl).await).await?;
-        if command.state.is_over() {
-            return Ok(Begun::Over(command));
+    async fn begin(&mut self, held: Held, command: CommandView) {
+        match self.fetch_and_begin(&held, &command).await {
+            Ok((command, content)) => {
+                self.done(WorkerNews::Apply(Box::new(Assignment { held, command, content })));
+            }
+            Err(error) => self.pass(&held, command, error).await,
         }
+    }
+
+    /// What the command carries is there before it is begun: what can't be fetched had no effect.
+    async fn fetch_and_begin(&mut self, held: &Held, command: &CommandView) -> Result<(CommandView, Bytes), Error> {
         let carried = command.carried().ok_or_else(|| Error::Malformed {
             request: "POST claim".into(),
             detail: "payload_base64 is no base64".into(),
         })?;
         let content = match inline(carried) {
             Ok(content) => content,
-            Err(sha256) => self.ask(async |host| host.payload(held, &sha256).await).await?,
+            Err(sha256) => ask!(self, host => host.payload(held, &sha256))?,
         };
-        let command = self.ask(async |host| host.begin(held, number).await).await?;
-        Ok(Begun::Apply(command, content))
+        let number = command.command;
+        let command = ask!(self, host => host.begin(held, number))?;
+        Ok((command, content))
     }
 
-    async fn settle(&mut self, tenant: &str, session: SessionView, command: CommandView) {
-        let Some(held) = self.held(tenant, &session).await else { return };
+    async fn settle(&mut self, tenant: &str, session: &SessionView, command: CommandView) {
+        let Some(held) = self.held(tenant, session).await else { return };
         let number = command.command;
-        match self.ask(async |host| host.settle(&held, number).await).await {
+        match ask!(self, host => host.settle(&held, number)) {
             Ok(command) => self.done(WorkerNews::Settled { command: Box::new(command) }),
-            Err(error) if is_trouble(&error) => self.pause(error).await,
-            Err(error) => {
-                self.lose_if_lost(held.session, &error);
-                self.news.push_back(WorkerNews::Passed { command: Box::new(command), error });
-            }
+            Err(error) => self.pass(&held, command, error).await,
         }
+    }
+
+    /// Leaves a command that could not be begun or settled: the work list offers it again if there is something to do.
+    async fn pass(&mut self, held: &Held, command: CommandView, error: Error) {
+        if is_trouble(&error) {
+            return self.pause(error).await;
+        }
+        self.lose_if_lost(held.session, &error);
+        self.news.push_back(WorkerNews::Passed { command: Box::new(command), error });
     }
 
     /// A refusal may say that the session is another host's.
@@ -202,13 +242,8 @@ impl Worker {
     }
 }
 
-/// What came of a delivery.
-enum Begun {
-    Apply(CommandView, Bytes),
-    Over(CommandView),
-}
-
 fn steps(work: HostWork) -> impl Iterator<Item = Step> {
     let HostWork { tenant, session, tasks } = work;
-    tasks.into_iter().map(move |task| Step { tenant: tenant.clone(), session: session.clone(), task })
+    let step = move |task| Step { tenant: tenant.clone(), session: session.clone(), todo: Todo::Task(task) };
+    tasks.into_iter().map(step)
 }
