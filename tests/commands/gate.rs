@@ -1,0 +1,169 @@
+//! Rule H6 of the directory, answered by the command plane.
+
+use crate::harness::{EU_KEY, RIVAL_KEY, Response, SESSIONS, World, backend, request};
+use rendezvous::credentials::fingerprint;
+use rendezvous::domain::{Endpoint, ListingId, Presence};
+use serde_json::{Value, json};
+
+const LISTINGS: &str = "/v1/tenants/demo/listings";
+
+async fn register(world: &World, token: &str, session: &str, key: &str) -> Response {
+    let body = json!({"protocol": "arena/3", "gate": true, "session_id": session,
+        "details": {"name": "x", "max_players": 8}});
+    let headers = [("authorization", token), ("idempotency-key", key)];
+    world.ask("POST", LISTINGS, &headers, &body.to_string()).await
+}
+
+/// A gated listing with presence for a session that `eu-1` runs: session, epoch, listing.
+async fn gated(world: &World) -> (String, u64, Value) {
+    let session = world.session("k").await;
+    let epoch = world.runs(EU_KEY, "eu-1", &session).await;
+    let listing = register(world, &format!("Bearer {EU_KEY}"), &session, "k").await;
+    assert_eq!(listing.status, 201, "{listing:?}");
+    let presence = Presence {
+        listing: ListingId::parse(listing.json["listing_id"].as_str().unwrap()).unwrap(),
+        endpoint: Endpoint::new("192.0.2.1:5000".parse().unwrap()).unwrap(),
+        datagram: fingerprint(b"presence"),
+        sequence: Some(1),
+        nonce_issued: world.service().clock().mono(),
+    };
+    world.service().presence(presence).await.unwrap();
+    (session, epoch, listing.json)
+}
+
+/// A new guest's attempt: its token and id.
+async fn joins(world: &World, listing: &Value) -> (String, String) {
+    let guest = world.ask("POST", "/v1/tenants/demo/guests", &[], "").await.json;
+    let token = format!("Bearer {}", guest["token"].as_str().unwrap());
+    let path = format!("{LISTINGS}/{}/attempts", listing["listing_id"].as_str().unwrap());
+    let headers = [("authorization", token.as_str()), ("idempotency-key", "k")];
+    let answer = world.ask("POST", &path, &headers, r#"{"payload":"let me in"}"#).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    (token, answer.json["attempt_id"].as_str().unwrap().to_owned())
+}
+
+async fn decide(world: &World, session: &str, attempt: &str, admit: bool) -> u64 {
+    let body = json!({"kind": "gate_response", "payload": {"attempt_id": attempt, "admit": admit}});
+    let sent = world.post(&format!("{SESSIONS}/{session}/commands"), attempt, body).await;
+    assert_eq!(sent.status, 202, "{sent:?}");
+    sent.json["command"].as_u64().unwrap()
+}
+
+async fn apply(world: &World, session: &str, command: u64, epoch: u64) -> Value {
+    world.begins(session, command, "eu-1", epoch).await;
+    let done = json!({"host": "eu-1", "epoch": epoch, "result": "applied"});
+    let done = world.step(session, command, "complete", done).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    done.json
+}
+
+async fn state(world: &World, token: &str, attempt: &str) -> Value {
+    let path = format!("/v1/tenants/demo/attempts/{attempt}");
+    world.ask("GET", &path, &[("authorization", token)], "").await.json["state"].clone()
+}
+
+#[tokio::test]
+async fn rule_h6_a_join_attempt_waits_at_the_gate_of_its_session_until_the_answer_is_applied() {
+    let world = World::start().await;
+    let (session, epoch, listing) = gated(&world).await;
+    let mut poll = world.client().await;
+    let path = format!("{SESSIONS}/{session}/gate?wait_ms=20000");
+    poll.send(request("GET", &path, &[("authorization", &backend())], "").as_bytes()).await;
+    world.until(|world| world.service().waiting_polls() == 1).await;
+    let (token, attempt) = joins(&world, &listing).await;
+    let knocked = poll.response().await;
+    assert_eq!(knocked.json["attempts"][0]["attempt_id"], attempt.as_str(), "{knocked:?}");
+    assert_eq!(knocked.json["attempts"][0]["joiner_payload"], "let me in");
+    let (_, second) = joins(&world, &listing).await;
+    let newer = world.get(&format!("{SESSIONS}/{session}/gate?after={}", knocked.json["commit"])).await;
+    let ids = |answer: &Response| {
+        let all = answer.json["attempts"].as_array().unwrap().iter();
+        all.map(|item| item["attempt_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&newer), [second.clone()]);
+    let admitted = decide(&world, &session, &attempt, true).await;
+    let offers = format!("{LISTINGS}/{}/attempts", listing["listing_id"].as_str().unwrap());
+    let eu = format!("Bearer {EU_KEY}");
+    let lease_token = listing["lease_token"].as_str().unwrap();
+    let gated = async || {
+        let headers = [("authorization", eu.as_str()), ("lease-token", lease_token)];
+        let offers = world.ask("GET", &offers, &headers, "").await.json;
+        let all = offers["attempts"].as_array().unwrap().iter();
+        all.map(|offer| offer["gated"].as_bool().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(gated().await, [true, true], "an admitted command is not applied yet");
+    let command = world.work(EU_KEY, "eu-1", "deliver").await;
+    let carried: Value = serde_json::from_str(command["payload"].as_str().unwrap_or("null")).unwrap_or_default();
+    assert!(command["kind"] == "create" || carried == json!({"attempt_id": attempt, "admit": true}), "{command}");
+    assert_eq!(apply(&world, &session, admitted, epoch).await["state"], "applied");
+    assert_eq!(gated().await, [false, true]);
+    let refused = decide(&world, &session, &second, false).await;
+    assert_eq!(apply(&world, &session, refused, epoch).await["state"], "applied");
+    assert_eq!(ids(&world.get(&format!("{SESSIONS}/{session}/gate")).await), Vec::<String>::new());
+    assert_eq!(state(&world, &token, &attempt).await, "waiting", "admitted, and nobody has bound yet");
+}
+
+/// An answer that comes too late, or to the wrong gate, admits nobody, and its sender is told.
+#[tokio::test]
+async fn an_answer_to_no_such_attempt_ends_as_attempt_gone() {
+    let world = World::start().await;
+    let (session, epoch, listing) = gated(&world).await;
+    let (token, attempt) = joins(&world, &listing).await;
+    let closed =
+        world.ask("DELETE", &format!("/v1/tenants/demo/attempts/{attempt}"), &[("authorization", &token)], "").await;
+    assert_eq!(closed.status, 204);
+    let late = decide(&world, &session, &attempt, true).await;
+    let late = apply(&world, &session, late, epoch).await;
+    assert_eq!((&late["state"], &late["disposition"]), (&json!("rejected"), &json!("attempt_gone")));
+    let (other_token, other) = joins(&world, &listing).await;
+    let elsewhere = world.session("elsewhere").await;
+    let other_epoch = world.runs(EU_KEY, "eu-1", &elsewhere).await;
+    let wrong = decide(&world, &elsewhere, &other, true).await;
+    let wrong = apply(&world, &elsewhere, wrong, other_epoch).await;
+    assert_eq!((&wrong["state"], &wrong["disposition"]), (&json!("rejected"), &json!("attempt_gone")));
+    assert_eq!(state(&world, &other_token, &other).await, "waiting");
+}
+
+/// Only what the lease holder has begun reaches the directory.
+#[tokio::test]
+async fn a_completion_without_the_lease_answers_no_gate() {
+    let world = World::start().await;
+    let (session, epoch, listing) = gated(&world).await;
+    let (token, attempt) = joins(&world, &listing).await;
+    let command = decide(&world, &session, &attempt, false).await;
+    let done = |host: &str| json!({"host": host, "epoch": epoch, "result": "applied"});
+    let path = format!("{SESSIONS}/{session}/commands/{command}/complete");
+    let unbegun = world.host(EU_KEY, "POST", &path, done("eu-1")).await;
+    assert_eq!(unbegun.status, 409, "{unbegun:?}");
+    world.begins(&session, command, "eu-1", epoch).await;
+    let body = json!({"target_key": "arena/eu", "capacity": 8});
+    assert_eq!(world.host(RIVAL_KEY, "PUT", "/v1/hosts/rival-1", body).await.status, 200);
+    for (host, status) in [("rival-1", 409), ("eu-1", 404)] {
+        let stolen = world.host(RIVAL_KEY, "POST", &path, done(host)).await;
+        assert_eq!(stolen.status, status, "{stolen:?}");
+        assert_eq!(state(&world, &token, &attempt).await, "waiting", "{host}");
+    }
+    let own = world.host(EU_KEY, "POST", &path, done("eu-1")).await;
+    assert_eq!((own.status, &own.json["state"]), (200, &json!("applied")), "{own:?}");
+    assert_eq!(state(&world, &token, &attempt).await, "refused");
+}
+
+/// A listing may name a session only where its host runs it.
+#[tokio::test]
+async fn a_listing_names_the_session_that_its_own_host_runs() {
+    let world = World::start().await;
+    let session = world.session("k").await;
+    let eu = format!("Bearer {EU_KEY}");
+    let none = register(&world, &eu, &session, "a").await;
+    assert_eq!((none.status, none.code()), (409, "lease_lost"), "nobody runs it: {none:?}");
+    world.runs(EU_KEY, "eu-1", &session).await;
+    let rival = register(&world, &format!("Bearer {RIVAL_KEY}"), &session, "a").await;
+    assert_eq!((rival.status, rival.code()), (409, "lease_lost"), "{rival:?}");
+    let player = register(&world, &backend(), &session, "a").await;
+    assert_eq!((player.status, player.code()), (403, "forbidden"));
+    assert_eq!(register(&world, &eu, "x", "a").await.json["errors"][0]["pointer"], "/session_id");
+    for n in 0..6 {
+        let answer = register(&world, &eu, &session, &format!("many-{n}")).await;
+        assert_eq!(answer.status, 201, "a credential has a listing for each of its sessions: {answer:?}");
+    }
+}
