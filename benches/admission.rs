@@ -8,6 +8,7 @@
 #[path = "../tests/admission/support/postgres.rs"]
 mod postgres;
 
+use criterion::{Criterion, Throughput};
 use rendezvous::admission::*;
 use rendezvous::clock::SystemClock;
 use std::path::Path;
@@ -30,29 +31,75 @@ const FREE: u64 = 10;
 fn main() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    println!("| what | figure | bar |");
-    println!("|---|---|---|");
     let place = tempfile::tempdir().expect("a temporary directory");
     let sqlite = |name: &str, batch_max| open_sqlite(&runtime, &place.path().join(name), batch_max);
     let (grouped, single) = (sqlite("grouped.db", 256), sqlite("single.db", 1));
-    compare(&runtime, "SQLite", &grouped, &single, 5.0);
     let server = postgres::Server::start(true);
-    match &server {
-        Ok(server) => {
-            let open = |batch_max| open_postgres(&runtime, server, batch_max);
-            let (grouped, single) = (open(256), open(1));
-            compare(&runtime, "PostgreSQL", &grouped, &single, 3.0);
-            wake(
-                &runtime,
-                "PostgreSQL, admitted by another process",
-                &grouped,
-                &single_process(&runtime, server, &grouped),
-            );
+    let databases = server.as_ref().map(|server| [256, 1].map(|batch_max| open_postgres(server, batch_max)));
+
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    let mut stores = vec![("SQLite, group commit", &grouped), ("SQLite, one commit each", &single)];
+    if let Ok([grouped, single]) = &databases {
+        stores.extend([("PostgreSQL, group commit", grouped), ("PostgreSQL, one commit each", single)]);
+    }
+    throughput(&mut criterion, &runtime, &stores);
+
+    println!("| what | figure | bar |");
+    println!("|---|---|---|");
+    compare(&runtime, "SQLite", &grouped, &single, 5.0);
+    match &databases {
+        Ok([grouped, single]) => {
+            compare(&runtime, "PostgreSQL", grouped, single, 3.0);
+            let other = another_process(grouped);
+            wake(&runtime, "PostgreSQL, admitted by another process", grouped, &other);
         }
         Err(missing) => println!("| PostgreSQL | not run: {missing} | 3.0 |"),
     }
     wake(&runtime, "SQLite", &grouped.store, &grouped.store);
     sweep(&runtime, place.path());
+}
+
+/// Admissions a second as criterion sees them: an iteration is one admission of each caller, all at once.
+fn throughput(criterion: &mut Criterion, runtime: &Runtime, stores: &[(&str, &Opened)]) {
+    let mut group = criterion.benchmark_group(format!("admission by {CALLERS} callers"));
+    group.throughput(Throughput::Elements(CALLERS));
+    for (name, store) in stores {
+        let service = Arc::new(service(store, runtime.handle()));
+        let sessions: Vec<SessionId> = runtime.block_on(async {
+            let mut sessions = Vec::new();
+            for caller in 0..CALLERS {
+                sessions.push(session(&service, &format!("criterion-{caller}")).await);
+            }
+            sessions
+        });
+        let keys = Arc::new(AtomicU64::new(0));
+        group.bench_function(*name, |bencher| {
+            bencher.iter_custom(|iterations| {
+                let begin = Instant::now();
+                runtime.block_on(async {
+                    let mut callers = tokio::task::JoinSet::new();
+                    for session in &sessions {
+                        let (service, keys, session) = (Arc::clone(&service), Arc::clone(&keys), *session);
+                        callers.spawn(async move {
+                            for _ in 0..iterations {
+                                let key = format!("criterion-{}", keys.fetch_add(1, Ordering::Relaxed));
+                                service.admit_input(&alice(), input(session, key)).await.expect("admitted");
+                            }
+                        });
+                    }
+                    while let Some(caller) = callers.join_next().await {
+                        caller.expect("no panic");
+                    }
+                });
+                begin.elapsed()
+            });
+        });
+    }
+    group.finish();
 }
 
 /// A store, with how to open its like.
@@ -91,19 +138,15 @@ fn open_sqlite(runtime: &Runtime, path: &Path, batch_max: usize) -> Opened {
     Opened { store, url: None }
 }
 
-fn open_postgres(runtime: &Runtime, server: &postgres::Server, batch_max: usize) -> Opened {
+fn open_postgres(server: &postgres::Server, batch_max: usize) -> Opened {
     let (url, schema) = server.fresh_url();
-    runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("a connection");
-        tokio::spawn(connection);
-        client.batch_execute(&schema).await.expect("a schema");
-    });
+    postgres::execute(&url, &schema);
     let store = Store::open_postgres(&url, settings(batch_max), None).expect("a new store");
     Opened { store, url: Some(url) }
 }
 
 /// The same database through a store of its own, as another process has it.
-fn single_process(_: &Runtime, _: &postgres::Server, opened: &Opened) -> Store {
+fn another_process(opened: &Opened) -> Store {
     let url = opened.url.as_deref().expect("a database");
     Store::open_postgres(url, settings(256), None).expect("the same store")
 }

@@ -1,23 +1,16 @@
 //! `rendezvous host`: lists a game and meets its players; the game is a chat.
 
 use super::output::{Output, ServerArgs, block_on, duration, exit, stdin_lines, stop_signal};
+use super::peers::{Peers, TICK};
 use crate::client::http::{ListingDetails, Registration, Visibility};
-use crate::client::link::{Heard, Link, Talk};
 use crate::client::{Error, Host, HostNews, HostOptions, PlayerNews, Port};
 use crate::clock::{Clock, SystemClock};
-use crate::domain::{AttemptId, Role};
+use crate::domain::AttemptId;
 use serde_json::json;
-use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
-
-/// Players talked to at one time; the one that came first is forgotten when more come.
-const PEERS_MAX: usize = 64;
-/// How often unacknowledged texts are looked at.
-const TICK: Duration = Duration::from_millis(50);
 
 /// List a game, keep it listed, and let players in
 ///
@@ -96,15 +89,9 @@ async fn host(args: &Args, output: Output) -> Result<ExitCode, Error> {
     let host = Host::new(directory, port, HostOptions { registration })?;
     let interactive = std::io::stdin().is_terminal();
     let lines = interactive.then(stdin_lines);
-    Session { host, output, interactive, gate: args.gate, peers: VecDeque::new(), clock: SystemClock::new() }
+    Session { host, output, interactive, gate: args.gate, peers: Peers::default(), clock: SystemClock::new() }
         .run(lines)
         .await
-}
-
-struct Peer {
-    attempt: AttemptId,
-    address: SocketAddr,
-    talk: Talk,
 }
 
 struct Session {
@@ -112,7 +99,7 @@ struct Session {
     output: Output,
     interactive: bool,
     gate: bool,
-    peers: VecDeque<Peer>,
+    peers: Peers,
     clock: SystemClock,
 }
 
@@ -134,15 +121,10 @@ impl Session {
                     None => lines = None,
                 },
                 _ = tick.tick() => {
-                    let now = self.clock.mono();
-                    self.peers.iter_mut().for_each(|peer| peer.talk.handle_timeout(now));
+                    self.peers.tick(self.clock.mono());
                 }
             }
-            for peer in &mut self.peers {
-                while let Some(bytes) = peer.talk.poll_transmit() {
-                    self.host.send(peer.address, &bytes).await;
-                }
-            }
+            self.peers.send(&self.host).await;
         }
         let output = self.output;
         self.host.close().await?;
@@ -213,11 +195,7 @@ impl Session {
                     "round_trip_us": path.round_trip_us,
                 });
                 output.event("connected", fields, &format!("{}, {}", path.peer, duration(path.round_trip_us)));
-                if self.peers.len() == PEERS_MAX {
-                    self.peers.pop_front();
-                }
-                let talk = Talk::new(Link::new(Role::Host, peer_key));
-                self.peers.push_back(Peer { attempt, address: path.peer, talk });
+                self.peers.add(attempt, path, peer_key);
             }
             PlayerNews::NotConnected { refusal } => {
                 let reason =
@@ -229,19 +207,11 @@ impl Session {
     }
 
     fn heard(&mut self, from: SocketAddr, bytes: &[u8]) {
-        let now = self.clock.mono();
-        for peer in self.peers.iter_mut() {
-            let Some(heard) = peer.talk.handle_input(bytes, now) else { continue };
-            // The tag proves the sender; its NAT may have moved it.
-            peer.address = from;
-            if let Heard::Text(text) = heard {
-                let fields = json!({ "attempt_id": peer.attempt.to_string(), "text": text });
-                self.output.event("message", fields, &text);
-                if !self.interactive {
-                    peer.talk.say(&format!("echo: {text}"), now);
-                }
-            }
-            return;
+        let interactive = self.interactive;
+        let echo = |text: &str| (!interactive).then(|| format!("echo: {text}"));
+        if let Some((attempt, text)) = self.peers.hear(from, bytes, self.clock.mono(), echo) {
+            let fields = json!({ "attempt_id": attempt.to_string(), "text": text });
+            self.output.event("message", fields, &text);
         }
     }
 
@@ -251,10 +221,7 @@ impl Session {
             "/admit" => true,
             "/refuse" => false,
             _ => {
-                let now = self.clock.mono();
-                self.peers.iter_mut().for_each(|peer| {
-                    peer.talk.say(line, now);
-                });
+                self.peers.say(line, self.clock.mono());
                 return;
             }
         };

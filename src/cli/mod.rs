@@ -7,7 +7,10 @@ mod host;
 mod join;
 mod load;
 mod output;
+mod peers;
 mod serve;
+mod session;
+mod worker;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -39,6 +42,8 @@ enum Command {
     Browse(browse::Args),
     Join(join::Args),
     Demo(demo::Args),
+    Session(session::Args),
+    Worker(worker::Args),
     Load(load::Args),
     Config(config::Args),
 }
@@ -51,6 +56,8 @@ pub fn run() -> ExitCode {
         Command::Browse(args) => browse::run(args),
         Command::Join(args) => join::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Session(args) => session::run(args),
+        Command::Worker(args) => worker::run(args),
         Command::Load(args) => load::run(args),
         Command::Config(args) => config::run(args),
     }

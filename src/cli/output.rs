@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Exit codes of `host`, `browse` and `join`; 2 is clap's for a wrong command line.
+/// Exit codes of `host`, `browse`, `join`, `session` and `worker`; 2 is clap's for a wrong command line.
 pub(crate) mod exit {
     /// It worked.
     pub(crate) const OK: u8 = 0;
@@ -25,6 +25,8 @@ pub(crate) mod exit {
     pub(crate) const NOT_CONNECTED: u8 = 7;
     /// Connected, but no packet of the peer came.
     pub(crate) const SILENT: u8 = 8;
+    /// `session --wait`: the command was rejected, or expired.
+    pub(crate) const NOT_APPLIED: u8 = 9;
     /// Ended by a signal before it was done; 128 and the number of SIGINT, as shells count.
     pub(crate) const INTERRUPTED: u8 = 130;
 }
@@ -83,7 +85,7 @@ impl ServerArgs {
 }
 
 /// A token as clap keeps it: it is not printed with the other arguments.
-fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+pub(super) fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text.trim()))
 }
 

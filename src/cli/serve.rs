@@ -1,7 +1,7 @@
 //! `rendezvous serve`: the whole server.
 
 use super::exit;
-use crate::config::{Config, DEV_TENANT, Flags, Layers};
+use crate::config::{Config, DEV_PROFILE, DEV_TENANT, Flags, Layers};
 use crate::credentials::Secret;
 use crate::server::{Exit, Server, Signals};
 use std::io::Write;
@@ -157,6 +157,8 @@ fn dev_text(server: &Server, generated: Option<&Secret>, begun: Instant) -> Stri
          {program} host {common} --protocol arena/1 --name \"Friday night\"\n  \
          {program} browse {common} --protocol arena/1\n  \
          {program} join {common} LISTING_ID\n  \
+         {program} worker --server {url}\n  \
+         {program} session create {common} --profile {DEV_PROFILE} --wait\n  \
          curl -H \"Authorization: Bearer {key}\" {url}/v1/operator/status\n",
         ms = begun.elapsed().as_millis(),
     )

@@ -1,5 +1,6 @@
 //! What can go wrong for a client, sorted by what a caller can do about it.
 
+use super::http::SessionId;
 use std::fmt;
 use std::time::Duration;
 
@@ -110,6 +111,8 @@ pub struct Problem {
     pub current_version: Option<u64>,
     /// The ceiling or quota, with [`Code::CapacityExceeded`].
     pub resource: Option<String>,
+    /// The session whose create waits for its content, with [`Code::NotReady`].
+    pub session: Option<SessionId>,
     /// When the server asks to wait.
     pub retry_after: Option<Duration>,
     /// Refused fields: JSON pointer and sentence.
@@ -119,7 +122,7 @@ pub struct Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the server answered {} {}", self.status, self.code)?;
-        if let Some(reason) = &self.reason {
+        if let Some(reason) = self.reason.as_deref().filter(|reason| *reason != self.code.as_str()) {
             write!(f, " ({reason})")?;
         }
         if let Some(resource) = &self.resource {
@@ -191,6 +194,18 @@ codes! {
     ReplayRejected "replay_rejected" "use a new key";
     /// Something has to happen first.
     NotReady "not_ready" "wait and try again";
+    /// The session is of a kind that no host runs any more.
+    LegacySessionUnsupported "legacy_session_unsupported" "ask for a new session";
+    /// Another host runs the session.
+    LeaseHeld "lease_held" "leave the session to the host that runs it";
+    /// This host doesn't run the session any more.
+    LeaseLost "lease_lost" "stop the session here, and look for work again";
+    /// This host doesn't have the command in hand any more.
+    ClaimLost "claim_lost" "look for work again";
+    /// The command has ended otherwise.
+    AlreadySettled "already_settled" "read how the command ended";
+    /// The host's name belongs to another credential, or to another target key with sessions.
+    HostTaken "host_taken" "give this host a name of its own";
     /// An operator removed the listing or the principal.
     Revoked "revoked" "ask the server's operator";
     /// Cancelled before it started.
@@ -244,6 +259,7 @@ mod tests {
             reason: None,
             current_version: None,
             resource: None,
+            session: None,
             retry_after: None,
             fields: vec![field("", "must be short")],
         };

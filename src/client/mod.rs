@@ -53,6 +53,10 @@
 //! # }
 //! ```
 //!
+//! A back end asks for a session on a host of the command plane with [`http::Directory::create_session`] and steers it with
+//! [`http::Directory::send_command`]. A host of that plane is a [`Worker`]: it registers, holds the sessions' leases, and
+//! hands out commands in their order, each begun before it is handed out.
+//!
 //! Bounds: attempts answered by a host at one time ([`core::ATTEMPTS_MAX`]), addresses tried for one peer
 //! ([`core::CANDIDATES_MAX`]), answers of the server (1 MiB). Errors are typed ([`Error`]), a refusal carries the server's
 //! stable [`Code`], and each says what can be done ([`Error::advice`], [`JoinFailure::advice`]).
@@ -64,6 +68,9 @@ pub mod http;
 pub mod link;
 mod relay;
 
-pub use driver::{Host, HostNews, HostOptions, Join, JoinFailure, JoinNews, PlayerNews, Port, Step};
+pub use driver::{
+    Assignment, Host, HostNews, HostOptions, Join, JoinFailure, JoinNews, PlayerNews, Port, Step, Worker, WorkerNews,
+    WorkerOptions, idempotency_key,
+};
 pub use error::{Code, Error, Problem};
 pub use relay::RelayFailure;

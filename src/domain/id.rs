@@ -51,7 +51,7 @@ macro_rules! public_id {
         }
     };
 }
-#[cfg(feature = "admission")]
+#[cfg(any(feature = "admission", feature = "client"))]
 pub(crate) use public_id;
 
 public_id!(

@@ -219,8 +219,7 @@ impl Service {
             }
             match place.woken().await {
                 Woken::News => {}
-                Woken::Last => is_last = true,
-                Woken::Enough | Woken::Ended(_) => return Ok(items),
+                Woken::Last | Woken::Ended(_) => is_last = true,
             }
         }
     }

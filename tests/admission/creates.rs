@@ -10,6 +10,7 @@ contract!(
     adm_p3_the_same_key_is_the_same_session,
     adm_p3_a_large_payload_is_stored_and_referred_to,
     adm_p3_prepared_creates_have_a_quota,
+    adm_p3_what_a_quota_refuses_is_taken_back_whole,
     adm_p3_without_creates_everything_else_works,
     adm_p2_creates_are_of_the_disposition_family,
     case_i4_a_refused_create_is_not_remembered,
@@ -199,5 +200,27 @@ async fn case_i4_a_refused_create_is_not_remembered(world: World) {
     let late = CreateRequest { apply_within: Some(std::time::Duration::ZERO), ..create("k") };
     assert_eq!(code(world.service().admit_create(&alice(), late).await), ErrorCode::Invalid);
     let (_, created) = world.service().admit_create(&alice(), create("k")).await.expect("the key is free");
+    assert!(created);
+}
+
+/// The quota of commands is looked at last, when the create and the counters have been written already.
+async fn adm_p3_what_a_quota_refuses_is_taken_back_whole(world: World) {
+    let Some(world) = world.with(Settings { open_commands_max: 1, ..small() }) else { return };
+    let first = world.session("first").await;
+    let (store, payload) = (&world.store, || Payload::Inline(Bytes::from_static(b"{}")));
+    store.prepare_public_create(prepare("second", 7)).await.expect("a preparation");
+    let refused = store.admit_public_create(admit("second", SessionId(7), payload())).await;
+    let quota = Refusal::QuotaExceeded { quota: Quota::OpenCommands, limit: 1 };
+    assert_eq!(refused, Err(StoreError::Refused(quota)));
+    let again = store.prepare_public_create(prepare("second", 8)).await.expect("a preparation");
+    assert_eq!((again.session, again.resumed, again.admitted), (SessionId(7), true, false));
+    let get = GetCatalogEntryRequest { tenant: arena(), session: SessionId(7) };
+    assert_eq!(store.get_catalog_entry(get).await, Err(StoreError::Refused(Refusal::UnknownSession)));
+    let lease = world.lease(&world.host("eu-1").await, first).await;
+    world.claim(&lease, CommandSeq(1)).await.expect("claimed");
+    world.begin(&lease, CommandSeq(1)).await.expect("begun");
+    world.complete(&lease, CommandSeq(1)).await.expect("completed");
+    let (_, created) =
+        store.admit_public_create(admit("second", SessionId(7), payload())).await.expect("there is room now");
     assert!(created);
 }

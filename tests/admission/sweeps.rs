@@ -32,11 +32,7 @@ fn one_shard() -> Settings {
 
 /// A world like this one with a single shard.
 fn single(world: &World) -> Option<World> {
-    match world.backing {
-        Backing::Memory => World::memory(one_shard()),
-        Backing::Sqlite(_) => World::sqlite(one_shard()),
-        Backing::Postgres(_) => World::postgres(one_shard()),
-    }
+    world.with(one_shard())
 }
 
 /// `count` sessions with one command each, all due at the same instant, in the order of their ids.

@@ -35,6 +35,13 @@ async fn totals(world: &World) -> SweepResult {
     sum
 }
 
+/// The sweep's write, of which the store decides.
+async fn reject(world: &World, session: SessionId, revision: Revision) -> Result<(), StoreError> {
+    let by = name("service:sweep");
+    let request = RejectDispositionCommandRequest { tenant: arena(), session, seq: CommandSeq(1), revision, by };
+    world.store.reject_disposition_command(request).await.map(drop)
+}
+
 async fn adm_p9_a_row_that_cannot_be_read_is_counted(world: World) {
     due(&world, 6).await;
     world.execute("UPDATE command SET revision = -1 WHERE request_key = 'k2'");
@@ -53,15 +60,7 @@ async fn adm_p6_a_state_of_a_newer_build_is_left_alone(world: World) {
     // Nobody else touches it either.
     let read = world.read(sessions[1], CommandSeq(1)).await;
     assert_eq!(read.state, CommandState::Unrecognized("suspended".into()));
-    let by = name("service:sweep");
-    let request = RejectDispositionCommandRequest {
-        tenant: arena(),
-        session: sessions[1],
-        seq: CommandSeq(1),
-        revision: read.revision,
-        by,
-    };
-    let refused = world.store.reject_disposition_command(request).await.map(drop);
+    let refused = reject(&world, sessions[1], read.revision).await;
     assert_eq!(refused, Err(StoreError::Refused(Refusal::Unrecognized)));
     let host = world.host("eu-1").await;
     let lease = world.lease(&host, sessions[1]).await;
@@ -100,6 +99,9 @@ async fn adm_p6_a_live_claim_of_an_older_deployment_is_left_alone(world: World) 
         "UPDATE command SET state = 'claimed', claim_host = 'old', claim_epoch = 1, claim_until = {until}, deliveries = 1"
     ));
     assert_eq!(totals(&world).await.dispositions, [(Disposition::ClaimLive, 1)].into());
+    // A sweep that read the row before it was claimed asks the store all the same.
+    let refused = reject(&world, sessions[0], Revision(1)).await;
+    assert_eq!(refused, Err(StoreError::Refused(Refusal::ClaimLive)));
     world.clock.advance(TTL);
     assert_eq!(totals(&world).await.rejected, 1);
     assert_eq!(world.view(sessions[0], CommandSeq(1)).await.1.as_deref(), Some("claimed_not_applied"));

@@ -176,6 +176,10 @@ impl Model {
         let request = |tenant: &Tenant| GetCatalogEntryRequest { tenant: tenant.clone(), session };
         let entry = store.get_catalog_entry(request(tenant)).await.expect("what was acknowledged is there");
         assert_eq!(entry.open, 0, "{entry:?}");
+        let fences = store.read_journal(tenant.clone(), session, CommandSeq(0), 500).await.expect("a journal");
+        let epochs: Vec<u64> = fences.iter().map(|fence| fence.epoch.0).collect();
+        let granted: Vec<u64> = (1..=entry.lease.as_ref().map_or(0, |lease| lease.epoch.0)).collect();
+        assert_eq!(epochs, granted, "a lease without its fence, or a fence without its lease");
         for seq in 1..=entry.commands {
             self.check_command(store, (tenant.clone(), session, CommandSeq(seq))).await;
             let get = GetDispositionCommandRequest { tenant: tenant.clone(), session, seq: CommandSeq(seq) };

@@ -12,7 +12,10 @@ use tempfile::TempDir;
 const BEGINNINGS: [&str; 4] = ["rendezvous ", "./target/release/rendezvous ", "cargo run --release -- ", "curl "];
 
 /// Commands that are not run here, each with the reason.
-const NOT_RUN: [(&str, &str); 0] = [];
+const NOT_RUN: [(&str, &str); 1] = [(
+    "rendezvous demo --plane commands --postgres postgres://rendezvous@127.0.0.1/rendezvous",
+    "tests/process/commands.rs runs it over a private PostgreSQL",
+)];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -49,11 +52,13 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// What the commands of a document meet: a server, a game to join, and a folder with `rendezvous` in its PATH.
+/// What the commands of a document meet: a server, a game to join, a session, and a folder with `rendezvous` in its PATH.
 struct Stage {
     server: Server,
     listing: String,
     _host: Process,
+    session: String,
+    _worker: Process,
     folder: TempDir,
 }
 
@@ -65,9 +70,17 @@ impl Stage {
         let mut host = Process::start(&mut command);
         let listing = text(&host.event("listed")["listing_id"]);
         host.event("verified");
+        let mut command = rendezvous();
+        let mut worker =
+            Process::start(command.args(["worker", "--server", &server.url(), "--host", "stage", "--json"]));
+        worker.event("registered");
+        let mut command = rendezvous();
+        let arguments = ["session", "create", "--server", &server.url(), "--profile", "demo", "--wait", "--json"];
+        let session = text(&Process::start(command.args(arguments)).event("session")["session_id"]);
+        worker.event("listed");
         let folder = TempDir::new().expect("a temporary folder");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rendezvous"), folder.path().join("rendezvous")).expect("a link");
-        Self { server, listing, _host: host, folder }
+        Self { server, listing, _host: host, session, _worker: worker, folder }
     }
 
     /// The command with this stage's places in it, or why it can't be run.
@@ -84,7 +97,7 @@ impl Stage {
             format!("exec rendezvous {rest}")
         };
         line = line.replace("http://127.0.0.1:8080", &self.server.url()).replace("127.0.0.1:9464", "127.0.0.1:0");
-        line = line.replace("LISTING_ID", &self.listing);
+        line = line.replace("LISTING_ID", &self.listing).replace("SESSION_ID", &self.session);
         if line.contains("rendezvous serve ") || line.ends_with("rendezvous serve") {
             line = line.replacen("serve", "serve --http 127.0.0.1:0 --udp 127.0.0.1:0", 1);
         }
@@ -114,6 +127,7 @@ impl Stage {
         match lasting {
             Some("serve") => process.next(|line| line.starts_with("ready http=").then_some(())),
             Some("host") => process.next(|line| line.starts_with("verified").then_some(())),
+            Some("worker") => process.next(|line| line.starts_with("registered").then_some(())),
             Some("browse") if line.contains("--watch") => process.next(|_| Some(())),
             _ => {
                 process.assert_exit(0);
@@ -186,7 +200,7 @@ fn the_commands_that_dev_mode_prints_run() {
         .map(str::trim)
         .filter(|line| line.contains(" --server ") || line.starts_with("curl "))
         .collect();
-    assert_eq!(lines.len(), 4, "{printed}");
+    assert_eq!(lines.len(), 6, "{printed}");
     for line in lines {
         if line.starts_with("curl ") {
             match stage.translate(line) {

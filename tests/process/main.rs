@@ -6,6 +6,7 @@
 mod ceilings;
 mod child;
 mod clients;
+mod commands;
 mod datagrams;
 mod documents;
 mod drain;
@@ -17,6 +18,8 @@ mod indistinct;
 mod introductions;
 mod load;
 mod polls;
+#[path = "../admission/support/postgres.rs"]
+mod postgres;
 mod retries;
 mod secrets;
 mod server;

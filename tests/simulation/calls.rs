@@ -90,6 +90,7 @@ pub(crate) fn register_body(
         details: DetailsBody { name: name.to_owned(), max_players: 8, ..DetailsBody::default() },
         candidates: candidate.into_iter().collect(),
         gate,
+        session_id: None,
     };
     serde_json::to_string(&body).expect("a body")
 }
@@ -143,6 +144,7 @@ pub(crate) async fn serve(service: Arc<Service>, caller: Caller, request: Reques
                 details: details(body.details),
                 ttl: body.ttl_ms.map_or(bounds.default_ttl(), |ms| ttl(ms, bounds)),
                 gate: body.gate,
+                session: None,
                 candidates: candidates(&body.candidates),
             };
             Granted::Listing(service.register(&caller, &key, request).await?)

@@ -99,6 +99,7 @@ impl Report {
                 }),
                 Event::AttemptCreated { .. }
                 | Event::AttemptChanged { .. }
+                | Event::GateAsked { .. }
                 | Event::DrainBegan { .. }
                 | Event::Drained => {}
             }

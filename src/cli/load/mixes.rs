@@ -1,8 +1,10 @@
 //! `rendezvous load <mix>`: the open-loop generator.
 
 use crate::cli::exit;
-use crate::cli::output::{Output, ServerArgs, exit as client_exit, stop_signal};
-use crate::load::generate::{Kind, Mix, Options, Permission, PrepareError, Report, run as generate};
+use crate::cli::output::{Output, ServerArgs, exit as client_exit, secret, stop_signal};
+use crate::config::{DEV_HOST_KEY, DEV_PROFILE};
+use crate::credentials::Secret;
+use crate::load::generate::{Commands, Kind, Mix, Options, Permission, PrepareError, Report, run as generate};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -82,6 +84,7 @@ impl Common {
             warm_up: Duration::from_secs_f64(self.warm_up),
             connections: self.connections.into(),
             listings: self.listings as usize,
+            commands: None,
             timeout: Duration::from_secs_f64(self.timeout),
             late_after: Duration::from_secs_f64(self.late_after),
             server_pid: self.server_pid,
@@ -89,15 +92,45 @@ impl Common {
     }
 }
 
+/// What a load of commands takes besides.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Admission {
+    /// A profile of the server, of which as many sessions are asked for as --listings says
+    #[arg(long, value_name = "NAME", default_value = DEV_PROFILE)]
+    profile: String,
+    /// The profile's target key
+    #[arg(long, value_name = "KEY", default_value = DEV_PROFILE)]
+    target_key: String,
+    /// A host's key for it, with which the sessions are closed at the end; without one, that of `serve --dev`
+    #[arg(long, value_name = "KEY", env = "RENDEZVOUS_HOST_KEY", hide_env_values = true, value_parser = secret)]
+    host_key: Option<Secret>,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Runs one mix.
 pub(crate) fn run(mix: Mix, common: &Common) -> ExitCode {
+    generate_and_tell(common.options(mix), common)
+}
+
+/// Runs a load of commands.
+pub(crate) fn run_admission(args: &Admission) -> ExitCode {
+    let commands = Commands {
+        profile: args.profile.clone(),
+        target_key: args.target_key.clone(),
+        host_key: args.host_key.clone().unwrap_or_else(|| Secret::new(DEV_HOST_KEY)),
+    };
+    let options = args.common.options(Mix::only(Kind::Admission));
+    generate_and_tell(Options { commands: Some(commands), ..options }, &args.common)
+}
+
+fn generate_and_tell(options: Options, common: &Common) -> ExitCode {
     let output = Output::new(common.json);
-    if common.listings < u32::from(common.connections) && mix != Mix::only(Kind::Browse) {
+    if common.listings < u32::from(common.connections) && options.mix != Mix::only(Kind::Browse) {
         let message = format!("expected at least {} listings, one for each connection", common.connections);
         output.failure("load", None, &message, "raise --listings or lower --connections");
         return ExitCode::from(exit::USAGE);
     }
-    let options = common.options(mix);
     // One thread: the load is as much as one core gives, and the server keeps the others.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -19,6 +19,7 @@ use std::process::ExitCode;
   rendezvous load mixed
   rendezvous load browse --rate 20000 --duration 30
   rendezvous load renew --rate 2000 --json
+  rendezvous load admission --rate 2000
   rendezvous load compare
 
 Exit codes of the mixes:
@@ -46,7 +47,9 @@ enum Command {
     Presence(mixes::Common),
     /// Join: the attempt, both binds, the introduction
     Join(mixes::Common),
-    /// All of them by weight
+    /// Send sessions of the command plane inputs that nobody applies and that expire
+    Admission(mixes::Admission),
+    /// All but commands by weight
     Mixed {
         /// Weights of browse, register, renew, presence and join
         #[arg(long, value_name = "WEIGHTS", default_value_t = Mix::default())]
@@ -69,6 +72,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Renew(common) => mixes::run(Mix::only(Kind::Renew), &common),
         Command::Presence(common) => mixes::run(Mix::only(Kind::Presence), &common),
         Command::Join(common) => mixes::run(Mix::only(Kind::Join), &common),
+        Command::Admission(args) => mixes::run_admission(&args),
         Command::Mixed { weights, common } => mixes::run(weights, &common),
         #[cfg(target_os = "linux")]
         Command::Compare(args) => compare::run(args),

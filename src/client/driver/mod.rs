@@ -8,10 +8,12 @@ mod host;
 mod join;
 mod port;
 mod resolve;
+mod worker;
 
 pub use host::{Host, HostNews, HostOptions, PlayerNews};
 pub use join::{Join, JoinFailure, JoinNews, Step};
 pub use port::Port;
+pub use worker::{Assignment, Worker, WorkerNews, WorkerOptions};
 
 use super::core::Entropy;
 use super::error::Error;
@@ -24,6 +26,15 @@ pub(crate) fn system_entropy() -> Result<Entropy, Error> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| Error::Socket(std::io::Error::other(error.to_string())))?;
     Ok(Entropy::new(seed))
+}
+
+/// A new idempotency key: 128 random bits.
+///
+/// # Errors
+/// [`Error::Socket`] when the system has no randomness.
+pub fn idempotency_key() -> Result<String, Error> {
+    let mut entropy = system_entropy()?;
+    Ok(format!("{:016x}{:016x}", entropy.bits(), entropy.bits()))
 }
 
 /// Sleeps until `deadline` of `clock`; for ever when there is none.

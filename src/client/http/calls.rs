@@ -1,5 +1,6 @@
 //! One method per route of the HTTP contract that players and hosts use.
 
+use super::transport::encode_body;
 use super::types::{
     AttemptView, Guest, JoinRequest, JoinTicket, LeaseView, Listing, Page, PathKind, PendingAttempts, Registered,
     Registration, Renewal, Renewed,
@@ -8,7 +9,7 @@ use super::{Call, Directory, IDEMPOTENCY_KEY, LEASE_TOKEN, encode};
 use crate::client::error::Error;
 use crate::credentials::Secret;
 use crate::domain::{AttemptId, ListingId};
-use hyper::{Method, StatusCode, header};
+use hyper::{StatusCode, header};
 use std::time::Duration;
 
 /// What to browse.
@@ -34,14 +35,14 @@ pub enum Browsed {
 impl Directory {
     /// Gets a guest token, or a new one for the same guest when the directory carries one that is still valid.
     pub async fn guest(&self) -> Result<Guest, Error> {
-        let answer = self.send(post("/guests".into(), Vec::new(), Some(b"{}".to_vec()))).await?;
+        let answer = self.send(Call::post("/guests".into(), b"{}".to_vec())).await?;
         answer.json("POST guests")
     }
 
     /// Registers a listing. Repeat it with the same key until an answer comes: a repetition gives the original result.
     pub async fn register(&self, registration: &Registration, key: &str) -> Result<Registered, Error> {
         let body = encode_body("POST listings", registration)?;
-        let answer = self.send(post("/listings".into(), vec![(IDEMPOTENCY_KEY, key)], Some(body))).await?;
+        let answer = self.send(Call::post("/listings".into(), body).header(IDEMPOTENCY_KEY, key)).await?;
         let mut registered: Registered = answer.json("POST listings")?;
         registered.instance = answer.instance();
         Ok(registered)
@@ -57,22 +58,22 @@ impl Directory {
     ) -> Result<Renewed, Error> {
         let body = encode_body("POST renew", change)?;
         let version = format!("\"{version}\"");
-        let headers = vec![(LEASE_TOKEN, lease_token.expose()), (header::IF_MATCH, version.as_str())];
-        self.send(post(format!("/listings/{listing}/renew"), headers, Some(body))).await?.json("POST renew")
+        let call = Call::post(format!("/listings/{listing}/renew"), body)
+            .header(LEASE_TOKEN, lease_token.expose())
+            .header(header::IF_MATCH, &version);
+        self.send(call).await?.json("POST renew")
     }
 
     /// Ends a listing. May be repeated.
     pub async fn delete(&self, listing: ListingId, lease_token: &Secret) -> Result<(), Error> {
-        let headers = vec![(LEASE_TOKEN, lease_token.expose())];
-        let path = format!("/listings/{listing}");
-        let call = Call { method: Method::DELETE, path, headers, body: None, wait: Duration::ZERO };
+        let call = Call::delete(format!("/listings/{listing}")).header(LEASE_TOKEN, lease_token.expose());
         self.send(call).await.map(|_| ())
     }
 
     /// The owner's view of its lease, and the instance that answers.
     pub async fn lease(&self, listing: ListingId, lease_token: &Secret) -> Result<LeaseView, Error> {
-        let headers = vec![(LEASE_TOKEN, lease_token.expose())];
-        let answer = self.send(get(format!("/listings/{listing}/lease"), headers, Duration::ZERO)).await?;
+        let call = Call::get(format!("/listings/{listing}/lease")).header(LEASE_TOKEN, lease_token.expose());
+        let answer = self.send(call).await?;
         let mut view: LeaseView = answer.json("GET lease")?;
         view.instance = answer.instance();
         Ok(view)
@@ -87,8 +88,9 @@ impl Directory {
         if let Some(cursor) = &query.cursor {
             path.push_str(&format!("&cursor={}", encode(cursor)));
         }
-        let headers = etag.map(|etag| (header::IF_NONE_MATCH, etag)).into_iter().collect();
-        let answer = self.send(get(path, headers, Duration::ZERO)).await?;
+        let mut call = Call::get(path);
+        call.headers.extend(etag.map(|etag| (header::IF_NONE_MATCH, etag)));
+        let answer = self.send(call).await?;
         if answer.status == StatusCode::NOT_MODIFIED {
             return Ok(Browsed::NotModified);
         }
@@ -99,14 +101,14 @@ impl Directory {
 
     /// One fresh listing, public or unlisted.
     pub async fn listing(&self, listing: ListingId) -> Result<Listing, Error> {
-        self.send(get(format!("/listings/{listing}"), Vec::new(), Duration::ZERO)).await?.json("GET listing")
+        self.send(Call::get(format!("/listings/{listing}"))).await?.json("GET listing")
     }
 
     /// Creates an attempt. Repeat it with the same key until an answer comes.
     pub async fn attempt(&self, listing: ListingId, request: &JoinRequest, key: &str) -> Result<JoinTicket, Error> {
         let body = encode_body("POST attempts", request)?;
         let path = format!("/listings/{listing}/attempts");
-        self.send(post(path, vec![(IDEMPOTENCY_KEY, key)], Some(body))).await?.json("POST attempts")
+        self.send(Call::post(path, body).header(IDEMPOTENCY_KEY, key)).await?.json("POST attempts")
     }
 
     /// The host's long poll: answers when an attempt newer than `after` exists, at the latest after `wait` (30 s at most).
@@ -118,46 +120,31 @@ impl Directory {
         wait: Duration,
     ) -> Result<PendingAttempts, Error> {
         let path = format!("/listings/{listing}/attempts?after={after}&wait_ms={}", wait.as_millis());
-        let headers = vec![(LEASE_TOKEN, lease_token.expose())];
-        self.send(get(path, headers, wait)).await?.json("GET attempts")
+        let call = Call::get(path).header(LEASE_TOKEN, lease_token.expose()).waiting(wait);
+        self.send(call).await?.json("GET attempts")
     }
 
     /// One side's view of an attempt, as a long poll.
     pub async fn attempt_state(&self, attempt: AttemptId, after: u64, wait: Duration) -> Result<AttemptView, Error> {
         let path = format!("/attempts/{attempt}?after={after}&wait_ms={}", wait.as_millis());
-        self.send(get(path, Vec::new(), wait)).await?.json("GET attempt")
+        self.send(Call::get(path).waiting(wait)).await?.json("GET attempt")
     }
 
     /// Closes an attempt early; as host, refuses it.
     pub async fn close_attempt(&self, attempt: AttemptId) -> Result<(), Error> {
-        let path = format!("/attempts/{attempt}");
-        let call = Call { method: Method::DELETE, path, headers: Vec::new(), body: None, wait: Duration::ZERO };
-        self.send(call).await.map(|_| ())
+        self.send(Call::delete(format!("/attempts/{attempt}"))).await.map(|_| ())
     }
 
     /// Answers a gated attempt.
     pub async fn admit(&self, attempt: AttemptId, lease_token: &Secret, admit: bool) -> Result<(), Error> {
         let body = encode_body("POST admission", &serde_json::json!({ "admit": admit }))?;
-        let headers = vec![(LEASE_TOKEN, lease_token.expose())];
-        self.send(post(format!("/attempts/{attempt}/admission"), headers, Some(body))).await.map(|_| ())
+        let call = Call::post(format!("/attempts/{attempt}/admission"), body).header(LEASE_TOKEN, lease_token.expose());
+        self.send(call).await.map(|_| ())
     }
 
     /// Reports how the peers met; counted, changes nothing else.
     pub async fn report(&self, attempt: AttemptId, path: PathKind) -> Result<(), Error> {
         let body = encode_body("POST outcome", &serde_json::json!({ "path": path }))?;
-        self.send(post(format!("/attempts/{attempt}/outcome"), Vec::new(), Some(body))).await.map(|_| ())
+        self.send(Call::post(format!("/attempts/{attempt}/outcome"), body)).await.map(|_| ())
     }
-}
-
-fn get<'a>(path: String, headers: Vec<(header::HeaderName, &'a str)>, wait: Duration) -> Call<'a> {
-    Call { method: Method::GET, path, headers, body: None, wait }
-}
-
-fn post<'a>(path: String, headers: Vec<(header::HeaderName, &'a str)>, body: Option<Vec<u8>>) -> Call<'a> {
-    Call { method: Method::POST, path, headers, body, wait: Duration::ZERO }
-}
-
-fn encode_body(request: &str, body: &impl serde::Serialize) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(body)
-        .map_err(|error| Error::Malformed { request: request.to_owned(), detail: format!("the request: {error}") })
 }

@@ -1,6 +1,6 @@
 //! `application/problem+json` to [`Problem`].
 
-use super::Answer;
+use super::{Answer, SessionId};
 use crate::client::error::{Code, Error, Problem};
 use hyper::header;
 use serde::Deserialize;
@@ -20,6 +20,8 @@ struct Body {
     current_version: Option<u64>,
     #[serde(default)]
     resource: Option<String>,
+    #[serde(default)]
+    session_id: Option<String>,
     #[serde(default)]
     errors: Vec<Field>,
 }
@@ -47,6 +49,7 @@ pub(super) fn read(request: &str, answer: &Answer) -> Error {
         reason: body.reason,
         current_version: body.current_version,
         resource: body.resource,
+        session: body.session_id.as_deref().and_then(SessionId::parse),
         retry_after: retry_after(answer),
         fields: body.errors.into_iter().map(|field| (field.pointer, field.detail)).collect(),
     }))

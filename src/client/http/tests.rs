@@ -1,14 +1,19 @@
 //! The calls against a small server on loopback that answers as it is told and notes what it was asked.
 
+use super::transport::BODY_BYTES_MAX;
 use super::*;
 use crate::client::error::Code;
-use crate::domain::{AttemptId, ListingId};
-use hyper::Response;
+use crate::domain::{AttemptId, InstanceId, ListingId};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::header::HeaderMap;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::net::TcpListener;
 
 /// What was asked: method and path, headers, body.
@@ -179,6 +184,134 @@ async fn refusals_are_typed_and_an_unknown_code_stays_readable() {
     assert_eq!(problems[4].reason.as_deref(), Some("stale_instance"));
 }
 
+const COMMAND: &str = r#"{"session_id":"0190b5d2a3c47e8f9a0b1c2d3e4f5a6b","command":1,"kind":"create","state":"admitted","revision":1,
+    "admitted_at":"t","admitted_by":"user:alice","deadline":"t","deliveries":0,"new_member":1}"#;
+
+fn session() -> SessionId {
+    SessionId::parse("0190b5d2a3c47e8f9a0b1c2d3e4f5a6b").unwrap()
+}
+
+fn held() -> Held {
+    Held { tenant: "demo".into(), session: session(), epoch: 7 }
+}
+
+fn body(asked: &Asked) -> serde_json::Value {
+    serde_json::from_str(&asked.body).unwrap()
+}
+
+#[tokio::test]
+async fn commands_carry_their_payload_in_one_of_three_ways() {
+    let answer = (202, vec![], COMMAND);
+    let stub = Stub::start(vec![answer.clone(), answer.clone(), answer.clone(), answer]).await;
+    let directory = stub.directory();
+    let kinds = [
+        CommandRequest::new(CommandKind::Input, Carried::Text("map dust".into())),
+        CommandRequest::new(CommandKind::Interrupt, Carried::Bytes(Bytes::from_static(&[0xff]))),
+        CommandRequest { apply_within_ms: Some(500), ..CommandRequest::new(CommandKind::Restore, Carried::Nothing) },
+        CommandRequest::gate_response(AttemptId(5), false),
+    ];
+    for command in &kinds {
+        let view = directory.send_command(session(), command, "key-1").await.unwrap();
+        assert_eq!((view.command, view.kind, view.state), (1, CommandKind::Create, CommandState::Admitted));
+    }
+    let asked = stub.asked();
+    assert_eq!(asked[0].line, format!("POST /v1/tenants/demo/sessions/{}/commands", session()));
+    assert_eq!(asked[0].headers["idempotency-key"], "key-1");
+    assert_eq!(body(&asked[0]), serde_json::json!({ "kind": "input", "payload": "map dust" }));
+    assert_eq!(body(&asked[1]), serde_json::json!({ "kind": "interrupt", "payload_base64": "/w==" }));
+    assert_eq!(body(&asked[2]), serde_json::json!({ "kind": "restore", "apply_within_ms": 500 }));
+    let payload = serde_json::json!({ "attempt_id": AttemptId(5).to_string(), "admit": false });
+    assert_eq!(body(&asked[3]), serde_json::json!({ "kind": "gate_response", "payload": payload }));
+}
+
+#[tokio::test]
+async fn a_long_content_is_stored_first_and_a_create_waits_for_its_own() {
+    let waits = r#"{"code":"not_ready","reason":"unknown_payload","session_id":"0190b5d2a3c47e8f9a0b1c2d3e4f5a6b"}"#;
+    let created: &'static str =
+        Box::leak(format!(r#"{{"session_id":"{}","command":{COMMAND}}}"#, session()).into_boxed_str());
+    let script = vec![
+        (200, vec![], "{}"),
+        (202, vec![], COMMAND),
+        (409, vec![], waits),
+        (200, vec![], "{}"),
+        (202, vec![], created),
+    ];
+    let stub = Stub::start(script).await;
+    let directory = stub.directory();
+    let text = "x".repeat((32 << 10) + 1);
+    let sha256 = digest(text.as_bytes());
+    let command = CommandRequest::new(CommandKind::Restore, Carried::Text(text.clone()));
+    directory.send_command(session(), &command, "key-1").await.unwrap();
+    let payload = Carried::Bytes(text.clone().into());
+    let create = SessionCreate { profile: "demo".into(), payload, apply_within_ms: None };
+    assert_eq!(directory.create_session(&create, "key-2").await.unwrap().session_id, session());
+    let asked = stub.asked();
+    let stored = format!("PUT /v1/tenants/demo/sessions/{}/payloads/{sha256}", session());
+    assert_eq!((&asked[0].line, &asked[3].line), (&stored, &stored));
+    assert_eq!((asked[0].body.len(), asked[3].body.len()), (text.len(), text.len()));
+    assert_eq!(asked[0].headers["content-type"], "application/octet-stream");
+    assert!(!asked[0].headers.contains_key("idempotency-key"), "only a create's content belongs to a key");
+    assert_eq!(asked[3].headers["idempotency-key"], "key-2");
+    assert_eq!(body(&asked[1]), serde_json::json!({ "kind": "restore", "payload_ref": sha256 }));
+    assert_eq!(body(&asked[4]), serde_json::json!({ "profile": "demo", "payload_ref": sha256 }));
+    assert_eq!(asked[2].body, asked[4].body, "the same request again");
+}
+
+#[tokio::test]
+async fn a_host_names_itself_and_its_lease_in_every_call() {
+    let work: &'static str = Box::leak(
+        format!(
+            r#"{{"work":[{{"tenant":"demo","session":{{"session_id":"{}","profile":"demo","target_key":"k","workload":"w",
+            "state":"open","created_at":"t","commands":1,"open_commands":1}},"tasks":[{{"task":"acquire"}},
+            {{"task":"deliver","command":{COMMAND}}},{{"task":"dance","of":"a newer server"}}]}}]}}"#,
+            session()
+        )
+        .into_boxed_str(),
+    );
+    let host = r#"{"host":"eu 1","target_key":"k","capacity":4,"placed":0,"expires_at":"t","heartbeat_ttl_ms":30000}"#;
+    let lease = r#"{"session_id":"x","host":"eu 1","epoch":7,"expires_at":"t","ttl_ms":1000}"#;
+    let script = vec![
+        (200, vec![], host),
+        (200, vec![], work),
+        (200, vec![], lease),
+        (204, vec![], ""),
+        (200, vec![], COMMAND),
+        (200, vec![], "content"),
+    ];
+    let stub = Stub::start(script).await;
+    let host = CommandHost::new(&stub.url, "eu 1", Secret::new("the-credential")).unwrap();
+    assert_eq!(host.register("k", 4).await.unwrap().heartbeat_ttl_ms, 30_000);
+    let work = host.work(Duration::from_millis(40)).await.unwrap();
+    assert!(matches!(work[0].tasks[..], [HostTask::Acquire, HostTask::Deliver { .. }, HostTask::Unrecognised]));
+    assert_eq!(host.acquire("demo", session(), Some(Duration::from_secs(1))).await.unwrap().epoch, 7);
+    host.release(&held(), true).await.unwrap();
+    host.complete(&held(), 3, &Completion::Rejected("busy".into())).await.unwrap();
+    assert_eq!(host.payload(&held(), "ab").await.unwrap(), "content");
+    let asked = stub.asked();
+    let lines: Vec<&str> = asked.iter().map(|asked| asked.line.as_str()).collect();
+    let below = format!("/v1/tenants/demo/sessions/{}", session());
+    assert_eq!(lines[..2], ["PUT /v1/hosts/eu%201", "GET /v1/hosts/eu%201/work?wait_ms=40"]);
+    assert_eq!(lines[2], format!("POST {below}/lease"));
+    assert_eq!(lines[4], format!("POST {below}/commands/3/complete"));
+    assert_eq!(lines[5], format!("GET {below}/payloads/ab?host=eu%201&epoch=7"));
+    assert!(asked.iter().all(|asked| asked.headers["authorization"] == "Bearer the-credential"));
+    assert_eq!(body(&asked[0]), serde_json::json!({ "target_key": "k", "capacity": 4 }));
+    assert_eq!(body(&asked[2]), serde_json::json!({ "action": "acquire", "host": "eu 1", "ttl_ms": 1000 }));
+    let released = serde_json::json!({ "action": "release", "host": "eu 1", "epoch": 7, "close": true });
+    assert_eq!(body(&asked[3]), released);
+    let completed = serde_json::json!({ "host": "eu 1", "epoch": 7, "result": "rejected", "code": "busy" });
+    assert_eq!(body(&asked[4]), completed);
+}
+
+#[test]
+fn case_o2_what_a_command_carries_is_not_printed() {
+    let with_payload = COMMAND.replace("\"new_member\"", "\"payload\":\"hidden\",\"new_member\"");
+    let view: CommandView = serde_json::from_str(&with_payload).unwrap();
+    assert_eq!(view.carried(), Some(Carried::Text("hidden".into())));
+    let shown = format!("{view:?} {:?}", view.carried());
+    assert!(!shown.contains("hidden"), "{shown}");
+}
+
 #[test]
 fn every_code_reads_back_as_itself() {
     for text in
@@ -208,7 +341,7 @@ async fn what_is_no_rendezvous_server_is_said_to_be_none() {
 async fn silence_ends_with_a_timeout_and_a_closed_port_with_unreachable() {
     let stub = Stub::start(Vec::new()).await;
     let mut directory = stub.directory();
-    directory.answer_timeout = Duration::from_millis(50);
+    directory.transport.answer_timeout = Duration::from_millis(50);
     let error = directory.attempt_state(AttemptId(1), 4, Duration::from_millis(30)).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { after, .. } if after == Duration::from_millis(80)), "{error:?}");
     assert!(stub.asked()[0].line.ends_with("?after=4&wait_ms=30"), "{}", stub.asked()[0].line);
@@ -240,7 +373,7 @@ fn urls_that_cannot_work_are_refused_before_anything_is_sent() {
         assert!(error.to_string().contains(word), "{url}: {error}");
     }
     let directory = Directory::new("http://play.example/games/", "a b/c").unwrap();
-    assert_eq!((directory.prefix.as_str(), directory.tenant.as_str()), ("/games", "a%20b%2Fc"));
+    assert_eq!((directory.transport.prefix.as_str(), directory.tenant.as_str()), ("/games", "a%20b%2Fc"));
 }
 
 #[tokio::test]

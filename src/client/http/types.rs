@@ -76,6 +76,9 @@ pub struct Registration {
     /// Whether joins wait for the host's answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gate: bool,
+    /// The session of the command plane that the game is, for who runs it: its gate is the session's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<super::SessionId>,
 }
 
 /// What a host gets for a registration.
@@ -349,12 +352,12 @@ fn listing_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ListingId, D
     ListingId::parse(&text).ok_or_else(|| serde::de::Error::custom("expected a listing id of 32 lower-case hex digits"))
 }
 
-fn attempt_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AttemptId, D::Error> {
+pub(super) fn attempt_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AttemptId, D::Error> {
     let text = String::deserialize(deserializer)?;
     AttemptId::parse(&text)
         .ok_or_else(|| serde::de::Error::custom("expected an attempt id of 32 lower-case hex digits"))
 }
 
-fn display<S: serde::Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn display<S: serde::Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }

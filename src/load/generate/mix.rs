@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Presence,
     /// From the attempt over both binds to the introduction.
     Join,
+    /// `POST` a command of the command plane.
+    Admission,
 }
 
 impl Kind {
@@ -31,11 +33,12 @@ impl Kind {
             Self::Renew => "renew",
             Self::Presence => "presence",
             Self::Join => "join",
+            Self::Admission => "admission",
         }
     }
 }
 
-/// Kinds that can be asked for; deletions follow registrations.
+/// Kinds that can be mixed; deletions follow registrations, and commands need sessions instead of listings.
 const CHOICES: [Kind; 5] = [Kind::Browse, Kind::Register, Kind::Renew, Kind::Presence, Kind::Join];
 
 /// Weights of kinds, such as `browse=80,renew=20`.

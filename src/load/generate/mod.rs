@@ -20,7 +20,7 @@ pub(crate) use prepare::PrepareError;
 pub(crate) use report::Report;
 pub(crate) use target::Permission;
 
-use crate::client::http::Directory;
+use crate::client::http::{CommandHost, Directory, Held, SessionId};
 use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::credentials::Secret;
 use crate::domain::MonoTime;
@@ -42,6 +42,17 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// For all deletions at the end: what is left then ends with its lease.
 const CLEAN_UP_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Whose sessions a load of commands has, and who closes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Commands {
+    /// A profile of the server.
+    pub(crate) profile: String,
+    /// Its target key.
+    pub(crate) target_key: String,
+    /// A host's credential for it.
+    pub(crate) host_key: Secret,
+}
+
 /// A run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -57,6 +68,8 @@ pub(crate) struct Options {
     /// HTTP connections, and at the same time the bound of what is outstanding.
     pub(crate) connections: usize,
     pub(crate) listings: usize,
+    /// For a mix of commands: then sessions are asked for instead of listings, as many.
+    pub(crate) commands: Option<Commands>,
     pub(crate) timeout: Duration,
     /// A request that could not begin for so long is not sent any more.
     pub(crate) late_after: Duration,
@@ -77,7 +90,8 @@ pub(crate) async fn run(
     let directory = Directory::new(&options.server, &options.tenant).map_err(PrepareError::Call)?;
     let target = Target::permitted(directory.authority(), options.permission.clone()).await?;
     let clock: SharedClock = Arc::new(SystemClock::new());
-    progress(&format!("registering {} listings over {} connections", options.listings, options.connections));
+    let what = if options.commands.is_some() { "asking for sessions" } else { "registering listings" };
+    progress(&format!("{what}: {} over {} connections", options.listings, options.connections));
     let players = prepare::players(options, &directory, &target, &clock, stop.as_mut()).await?;
     let measured_from = clock.mono().plus_ms(BREATH_MS + millis(options.warm_up));
     let course = Arc::new(course(options, clock.clone(), measured_from));
@@ -88,7 +102,7 @@ pub(crate) async fn run(
     let pacer = match pacer {
         Ok(pacer) => pacer,
         Err(error) => {
-            clean_up(players).await;
+            clean_up(options, players).await;
             return Err(PrepareError::Local(error));
         }
     };
@@ -97,7 +111,7 @@ pub(crate) async fn run(
     // It has released everything, or the workers would still wait.
     let _panicked = pacer.join();
     let server_cpu = watch.server_cpu();
-    let clean_up = clean_up(players).await;
+    let clean_up = clean_up(options, players).await;
     let tally = course.tally().clone();
     let measured = Duration::from_nanos(tally.ended.0.saturating_sub(measured_from.0));
     let intent = Intent {
@@ -195,9 +209,13 @@ impl Watch<'_> {
 }
 
 /// Deletes everything that the players own.
-async fn clean_up(players: Vec<Player>) -> CleanUp {
-    let owned: u64 = players.iter().map(|player| player.leases.len() as u64).sum();
+async fn clean_up(options: &Options, mut players: Vec<Player>) -> CleanUp {
+    let sessions: Vec<Vec<SessionId>> = players.iter_mut().map(|player| std::mem::take(&mut player.sessions)).collect();
+    let owned: usize = players.iter().map(|player| player.leases.len()).chain(sessions.iter().map(Vec::len)).sum();
     let mut tasks = JoinSet::new();
+    if let Some(commands) = &options.commands {
+        close(options, commands, sessions, &mut tasks).await;
+    }
     for mut player in players {
         tasks.spawn(async move {
             let mut deleted = 0;
@@ -216,5 +234,25 @@ async fn clean_up(players: Vec<Player>) -> CleanUp {
     };
     // What is not counted as deleted by then is counted as left.
     let _in_time = tokio::time::timeout(CLEAN_UP_PATIENCE, all).await;
-    CleanUp { deleted, left: owned.saturating_sub(deleted) }
+    CleanUp { deleted, left: (owned as u64).saturating_sub(deleted) }
+}
+
+/// Closes sessions, as a host that takes no others.
+async fn close(options: &Options, commands: &Commands, sessions: Vec<Vec<SessionId>>, tasks: &mut JoinSet<u64>) {
+    let Ok(host) = CommandHost::new(&options.server, "load", commands.host_key.clone()) else { return };
+    if host.register(&commands.target_key, 0).await.is_err() {
+        return;
+    }
+    for sessions in sessions {
+        let (host, tenant) = (host.clone(), options.tenant.clone());
+        tasks.spawn(async move {
+            let mut closed = 0;
+            for session in sessions {
+                let Ok(lease) = host.acquire(&tenant, session, None).await else { continue };
+                let held = Held { tenant: tenant.clone(), session, epoch: lease.epoch };
+                closed += u64::from(host.release(&held, true).await.is_ok());
+            }
+            closed
+        });
+    }
 }

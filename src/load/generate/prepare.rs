@@ -6,7 +6,7 @@ use super::player::{Identity, Parts, Player, Ports};
 use super::tally::Outcome;
 use super::target::{Target, TargetError};
 use super::udp::Port;
-use super::{Options, clean_up};
+use super::{Commands, Options, clean_up};
 use crate::client::Error;
 use crate::client::core::Entropy;
 use crate::client::http::Directory;
@@ -86,6 +86,7 @@ struct Maker {
     token: Option<Secret>,
     timeout: Duration,
     needs_udp: bool,
+    commands: Option<Commands>,
     stopped: Arc<AtomicBool>,
 }
 
@@ -105,6 +106,7 @@ pub(super) async fn players(
         token: options.token.clone(),
         timeout: options.timeout,
         needs_udp: options.mix.has(Kind::Presence) || options.mix.has(Kind::Join),
+        commands: options.commands.clone(),
         stopped: Arc::new(AtomicBool::new(false)),
     };
     let mut making = JoinSet::new();
@@ -140,7 +142,7 @@ pub(super) async fn players(
     match failure {
         None => Ok(made),
         Some(error) => {
-            clean_up(made).await;
+            clean_up(options, made).await;
             Err(error)
         }
     }
@@ -183,6 +185,9 @@ impl Maker {
     }
 
     async fn fill(&self, player: &mut Player, listings: usize) -> Result<(), PrepareError> {
+        if let Some(commands) = &self.commands {
+            return self.fill_sessions(player, listings, &commands.profile).await;
+        }
         for _ in 0..listings {
             self.register(player).await?;
             if player.ports.is_none() {
@@ -195,6 +200,17 @@ impl Maker {
             } else if self.needs_udp {
                 return Err(PrepareError::NoUdp);
             }
+        }
+        Ok(())
+    }
+
+    async fn fill_sessions(&self, player: &mut Player, sessions: usize, profile: &str) -> Result<(), PrepareError> {
+        for _ in 0..sessions {
+            if self.stopped.load(Ordering::Relaxed) {
+                return Err(PrepareError::Stopped);
+            }
+            let step = |outcome| PrepareError::Step { step: "asking for a session", outcome };
+            player.create_session(profile).await.map_err(step)?;
         }
         Ok(())
     }

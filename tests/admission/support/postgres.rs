@@ -112,3 +112,18 @@ pub(crate) fn shared() -> Option<&'static Server> {
         }
     }
 }
+
+/// Runs statements past every store.
+pub(crate) fn execute(url: &str, sql: &str) {
+    let work = async {
+        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        client.batch_execute(sql).await.expect("valid SQL");
+    };
+    // On a thread of its own: the caller may be inside a runtime.
+    std::thread::scope(|scope| {
+        let run =
+            || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work);
+        scope.spawn(run).join().expect("no panic");
+    });
+}

@@ -61,10 +61,19 @@ impl World {
 
     pub(crate) fn postgres(settings: Settings) -> Option<Self> {
         let (url, schema) = postgres::shared()?.fresh_url();
-        execute_postgres(&url, &schema);
+        postgres::execute(&url, &schema);
         let clock = ManualClock::new();
         let store = Store::open_postgres(&url, settings, Some(Arc::new(clock.clone()))).expect("a new store");
         Some(Self::around(store, clock, Backing::Postgres(url)))
+    }
+
+    /// A world like this one with other settings.
+    pub(crate) fn with(&self, settings: Settings) -> Option<Self> {
+        match self.backing {
+            Backing::Memory => Self::memory(settings),
+            Backing::Sqlite(_) => Self::sqlite(settings),
+            Backing::Postgres(_) => Self::postgres(settings),
+        }
     }
 
     fn around(store: Store, clock: ManualClock, backing: Backing) -> Self {
@@ -92,7 +101,7 @@ impl World {
                 other.busy_timeout(SECOND * 5).expect("a timeout");
                 other.execute_batch(sql).expect("valid SQL");
             }
-            Backing::Postgres(url) => execute_postgres(url, sql),
+            Backing::Postgres(url) => postgres::execute(url, sql),
         }
     }
 
@@ -247,20 +256,6 @@ impl World {
         }
         rows
     }
-}
-
-fn execute_postgres(url: &str, sql: &str) {
-    let work = async {
-        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("a connection");
-        tokio::spawn(connection);
-        client.batch_execute(sql).await.expect("valid SQL");
-    };
-    // On a thread of its own: the caller may be inside a runtime.
-    std::thread::scope(|scope| {
-        let run =
-            || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work);
-        scope.spawn(run).join().expect("no panic");
-    });
 }
 
 /// Ids in sequence, so that a failure reads the same twice.

@@ -219,7 +219,13 @@ fn classify(error: &Error, fixed_token: bool) -> CallFailure {
             Code::Unrecognised(_) if problem.status >= 500 => {
                 CallFailure::Transient { retry_after: problem.retry_after }
             }
-            Code::Revoked
+            Code::LegacySessionUnsupported
+            | Code::LeaseHeld
+            | Code::LeaseLost
+            | Code::ClaimLost
+            | Code::AlreadySettled
+            | Code::HostTaken
+            | Code::Revoked
             | Code::Invalid
             | Code::Forbidden
             | Code::RouteNotFound

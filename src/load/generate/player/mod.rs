@@ -4,6 +4,7 @@
 //! the lease. That upkeep is not measured.
 
 mod browse;
+mod commands;
 mod host;
 mod join;
 
@@ -13,10 +14,12 @@ use super::mix::Kind;
 use super::tally::Outcome;
 use super::udp::Port;
 use crate::client::core::Entropy;
+use crate::client::http::SessionId;
 use crate::clock::{Clock, SharedClock};
 use crate::credentials::Secret;
 use crate::domain::{ListingId, MonoTime};
 use browse::Browser;
+use bytes::Bytes;
 use std::time::Duration;
 
 /// Listings are spread over so many protocols, so that pages come from different scopes.
@@ -71,8 +74,11 @@ pub(super) struct Player {
     pub(super) entropy: Entropy,
     /// STUN URIs that the server named with the last registration.
     pub(super) stun: Vec<String>,
+    /// Sessions of the command plane, as many as there were to be.
+    pub(super) sessions: Vec<SessionId>,
+    input: Bytes,
     browser: Browser,
-    /// The lease whose turn it is.
+    /// The lease, or the session, whose turn it is.
     turn: usize,
     upkeep_due: MonoTime,
 }
@@ -102,6 +108,8 @@ impl Player {
             clock,
             entropy,
             stun: Vec::new(),
+            sessions: Vec::new(),
+            input: commands::input(),
             browser,
             turn: 0,
             upkeep_due: MonoTime::NEVER,
@@ -134,6 +142,7 @@ impl Operator for Player {
             Kind::Renew => self.renew_next().await,
             Kind::Presence => self.presence_next().await,
             Kind::Join => self.join().await,
+            Kind::Admission => self.command_next().await,
         };
         (kind, result.unwrap_or_else(|outcome| outcome))
     }

@@ -1,152 +1,35 @@
-//! `rendezvous demo`: a server, a host, a browser and a joiner in one process, over real sockets on loopback.
+//! The story of the directory: a host, a browser and a joiner.
 
-use super::output::{Output, duration};
-use crate::client::http::{BrowseQuery, Browsed, Directory, JoinRequest, ListingDetails, PathKind, Registration};
+use super::{Failure, NAME, Narrator, PROTOCOL, exchange, see_none, see_one, start_server};
+use crate::cli::output::duration;
+use crate::client::http::{Directory, JoinRequest, ListingDetails, PathKind, Registration};
 use crate::client::link::{Heard, Link, Talk};
-use crate::client::{Error, Host, HostNews, HostOptions, Join, JoinFailure, PlayerNews, Port};
-use crate::clock::{Clock, SystemClock};
+use crate::client::{Error, Host, HostNews, HostOptions, Join, PlayerNews, Port};
+use crate::clock::Clock;
 use crate::config::Config;
-use crate::domain::{ListingId, MonoTime, Role};
-use crate::server::{Server, StartError};
-use serde_json::json;
-use std::process::ExitCode;
-use std::time::Duration;
+use crate::domain::{ListingId, Role};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-const PROTOCOL: &str = "demo/1";
-const NAME: &str = "Friday night";
-/// The whole story takes a fraction of a second; if it hangs, it is said so.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks of the browser.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// See the whole thing work, in this process, in under two seconds
-///
-/// Starts a server on free loopback ports, lists a game, finds it by browsing, joins it, is introduced, punches through
-/// and exchanges a message, all over real sockets and through the same code as the other commands. Nothing is left behind.
-#[derive(clap::Args, Debug)]
-#[command(after_long_help = "Example:
-  rendezvous demo
-
-Then, in three terminals:
-  rendezvous serve --dev
-  rendezvous host --protocol arena/3 --name \"Friday night\"
-  rendezvous browse --protocol arena/3
-
-Exit codes: 0 it worked, 1 a step failed, 2 wrong command line")]
-pub(crate) struct Args {
-    /// One JSON object per line
-    #[arg(long)]
-    json: bool,
-}
-
-/// Why the story ended early.
-#[derive(Debug)]
-enum Failure {
-    Start(StartError),
-    Call(Error),
-    Join(JoinFailure),
-    HostStopped,
-    Vanished,
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Start(error) => write!(f, "the server did not start: {error}"),
-            Self::Call(error) => error.fmt(f),
-            Self::Join(failure) => failure.fmt(f),
-            Self::HostStopped => f.write_str("the host stopped"),
-            Self::Vanished => f.write_str("the other side was silent"),
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Call(error)
-    }
-}
-
-/// Tells each step with its time.
-#[derive(Clone, Copy, Debug)]
-struct Narrator {
-    output: Output,
-    clock: SystemClock,
-    start: MonoTime,
-}
-
-impl Narrator {
-    fn new(output: Output) -> Self {
-        let clock = SystemClock::new();
-        Self { output, clock, start: clock.mono() }
-    }
-
-    fn elapsed_ms(self) -> u64 {
-        self.clock.mono().ms_since(self.start)
-    }
-
-    fn say(self, who: &str, text: &str) {
-        let at_ms = self.elapsed_ms();
-        if self.output.is_json() {
-            self.output.event("step", json!({ "who": who, "at_ms": at_ms, "text": text }), text);
-        } else {
-            self.output.line(&format!("{at_ms:>5} ms  {} {text}", self.output.bold(&format!("{who:<8}"))));
-        }
-    }
-}
-
-/// Runs the story.
-pub(crate) fn run(args: Args) -> ExitCode {
-    let output = Output::new(args.json);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            output.failure("demo", None, &format!("no runtime: {error}"), "check the limits of threads and open files");
-            return ExitCode::FAILURE;
-        }
-    };
-    let narrator = Narrator::new(output);
-    let told = runtime.block_on(async { tokio::time::timeout(PATIENCE, story(narrator)).await });
-    let ms = narrator.elapsed_ms();
-    let failure = match told {
-        Ok(Ok(())) => {
-            output.event("done", json!({ "elapsed_ms": ms }), &format!("in {ms} ms; now try `rendezvous serve --dev`"));
-            return ExitCode::SUCCESS;
-        }
-        Ok(Err(failure)) => failure.to_string(),
-        Err(_) => format!("not done after {} s", PATIENCE.as_secs()),
-    };
-    output.failure("demo", None, &failure, "look whether something on this machine blocks loopback UDP or TCP");
-    ExitCode::FAILURE
-}
-
-async fn story(narrator: Narrator) -> Result<(), Failure> {
-    let server = start_server().await?;
+/// Tells it.
+pub(super) async fn story(narrator: Narrator) -> Result<(), Failure> {
+    let server = start_server(Config::dev()).await?;
     let url = format!("http://{}", server.http_addr());
     let udp = server.udp_addr().map_or_else(|| "none".to_owned(), |udp| udp.to_string());
     narrator.say("server", &format!("ready: http {}, udp {udp}", server.http_addr()));
 
     let (host, listing) = HostTask::start(&url, narrator).await?;
     let browser = Directory::new(&url, crate::config::DEV_TENANT)?;
-    see(&browser, Some(listing), narrator).await?;
+    let seen = see_one(&browser, narrator).await?;
+    if seen.listing_id != listing {
+        return Err(Failure::Unexpected(format!("expected {listing}, {} is listed", seen.listing_id)));
+    }
     join(&url, listing, narrator).await?;
     host.stop().await?;
-    see(&browser, None, narrator).await?;
+    see_none(&browser, narrator).await?;
     server.shutdown().await;
     narrator.say("server", "drained and stopped");
     Ok(())
-}
-
-async fn start_server() -> Result<Server, Failure> {
-    let mut config = Config::dev();
-    let any_port = ([127, 0, 0, 1], 0).into();
-    config.server.http = any_port;
-    config.server.udp = vec![any_port];
-    config.server.udp_auth = Vec::new();
-    config.server.metrics = None;
-    Server::start(config).await.map_err(Failure::Start)
 }
 
 /// The host, as a task of its own.
@@ -233,33 +116,6 @@ async fn run_host(
     Ok(())
 }
 
-/// Looks until the game is there, or until it is gone.
-async fn see(browser: &Directory, wanted: Option<ListingId>, narrator: Narrator) -> Result<(), Failure> {
-    let query = BrowseQuery { protocol: PROTOCOL.into(), ..BrowseQuery::default() };
-    let (mut etag, mut looks) = (None, 0);
-    loop {
-        looks += 1;
-        if let Browsed::Page(page) = browser.browse(&query, etag.as_deref()).await? {
-            etag = page.etag.clone();
-            let found = page.listings.iter().find(|listing| Some(listing.listing_id) == wanted);
-            match (wanted, found) {
-                (Some(_), Some(listing)) => {
-                    let details = &listing.details;
-                    let text = format!("sees {:?}, {}/{} players", details.name, details.players, details.max_players);
-                    narrator.say("browser", &text);
-                    return Ok(());
-                }
-                (None, _) if page.listings.is_empty() => {
-                    narrator.say("browser", &format!("sees no game any more, at look {looks}"));
-                    return Ok(());
-                }
-                (Some(_), None) | (None, _) => {}
-            }
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
 async fn join(url: &str, listing: ListingId, narrator: Narrator) -> Result<(), Failure> {
     let directory = Directory::new(url, crate::config::DEV_TENANT)?;
     let token = directory.guest().await?.token;
@@ -274,37 +130,11 @@ async fn join(url: &str, listing: ListingId, narrator: Narrator) -> Result<(), F
     Ok(())
 }
 
-async fn exchange(join: &mut Join, peer: std::net::SocketAddr, narrator: Narrator) -> Result<String, Failure> {
-    let mut talk = Talk::new(Link::new(Role::Joiner, join.peer_key().clone()));
-    talk.say("hello", narrator.clock.mono());
-    loop {
-        while let Some(bytes) = talk.poll_transmit() {
-            join.send(peer, &bytes).await;
-        }
-        // A text that is given up leaves nothing to wait for.
-        let due = talk.poll_timeout();
-        let left = due.map(|due| Duration::from_nanos(due.0.saturating_sub(narrator.clock.mono().0)));
-        tokio::select! {
-            news = join.next() => {
-                if let crate::client::JoinNews::Datagram { bytes, .. } = news
-                    && let Some(Heard::Text(text)) = talk.handle_input(&bytes, narrator.clock.mono())
-                {
-                    return Ok(text);
-                }
-            }
-            () = tokio::time::sleep(left.unwrap_or(PATIENCE)) => {
-                talk.handle_timeout(narrator.clock.mono());
-                if due.is_none() {
-                    return Err(Failure::Vanished);
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::output::Output;
+    use crate::server::Server;
     use std::net::SocketAddr;
 
     /// A server on these addresses, whose presence lasts a second, so that a host notices a restart in a fraction of one.
