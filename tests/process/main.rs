@@ -9,6 +9,8 @@ mod clients;
 mod datagrams;
 mod documents;
 mod drain;
+#[cfg(target_os = "linux")]
+mod endure;
 mod http;
 #[path = "../support/http_message.rs"]
 mod http_message;

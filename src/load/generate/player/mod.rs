@@ -17,6 +17,7 @@ use crate::clock::{Clock, SharedClock};
 use crate::credentials::Secret;
 use crate::domain::{ListingId, MonoTime};
 use browse::Browser;
+pub(crate) use browse::protocol;
 use std::time::Duration;
 
 /// Listings are spread over so many protocols, so that pages come from different scopes.
