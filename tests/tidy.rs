@@ -187,7 +187,8 @@ fn documents_tell_of_what_exists() {
 /// Every test that the threat model names, exists: a promise without its test is only a hope.
 #[test]
 fn the_threat_model_names_tests_that_exist() {
-    let code: String = ["src", "tests"].iter().flat_map(|folder| files(folder, ".rs")).map(|path| read(&path)).collect();
+    let code: String =
+        ["src", "tests"].iter().flat_map(|folder| files(folder, ".rs")).map(|path| read(&path)).collect();
     let exists = |name: &str| {
         let mut after = code.split(&format!("fn {name}")).skip(1);
         after.any(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_'))
@@ -201,7 +202,8 @@ fn the_threat_model_names_tests_that_exist() {
     let missing: Vec<_> = named.into_iter().filter(|name| !exists(name)).map(str::to_owned).collect();
     assert_none(&missing, "a claim without its test");
     let bare = text.lines().filter(|line| line.starts_with("| ") && line.split(" | ").count() >= 3);
-    let bare: Vec<_> = bare.filter(|line| !line.contains('`') && !line.contains("shown by")).map(str::to_owned).collect();
+    let bare: Vec<_> =
+        bare.filter(|line| !line.contains('`') && !line.contains("shown by")).map(str::to_owned).collect();
     assert_none(&bare, "a line without a test");
 }
 

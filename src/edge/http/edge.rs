@@ -64,7 +64,7 @@ impl Edge {
             limits: settings.limits,
             metrics: HttpMetrics::new(),
             metrics_text: settings.metrics,
-            openapi: Bytes::from(super::openapi::openapi_json()),
+            openapi: super::openapi::openapi_bytes(),
             trusted_proxies: settings.trusted_proxies,
             router: Router::new(),
             cors,

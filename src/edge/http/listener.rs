@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -175,11 +176,23 @@ async fn reached(phase: &mut watch::Receiver<Phase>, at: Phase) {
 
 /// Serves one connection until either side ends it.
 async fn serve(stream: TcpStream, edge: Arc<Edge>, link: Link, open: Arc<AtomicUsize>) {
+    let express = Express::new(Arc::clone(&edge), link.peer);
+    serve_on(stream, edge, link, open, express).await;
+}
+
+/// The same on any stream; without `express` every request goes the long way.
+pub(super) async fn serve_on<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    edge: Arc<Edge>,
+    link: Link,
+    open: Arc<AtomicUsize>,
+    express: Option<Express>,
+) {
     let _counted = edge.metrics.connection();
     let limits = &edge.limits;
     let deadlines = Deadlines { head: limits.header_timeout, idle: limits.idle_timeout, write: limits.write_timeout };
     let io = GuardedIo::new(stream, deadlines, Arc::clone(&link.connection), Arc::clone(&edge.raw_answers));
-    let io = io.with_express(Express::new(Arc::clone(&edge), link.peer));
+    let io = io.with_express(express);
     let service = service_fn(|request| {
         let (edge, link) = (&edge, &link);
         let begun = OpenRequest::begin(&link.connection, &open);

@@ -15,6 +15,9 @@ mod edge;
 mod express;
 mod forwarded;
 mod framing;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 mod headers;
 mod io;
