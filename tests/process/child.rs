@@ -161,11 +161,17 @@ impl Process {
     /// Waits for the end and shows what was said when the code is another one.
     #[track_caller]
     pub(crate) fn assert_exit(&mut self, code: i32) {
+        let ended = self.exit_code();
+        let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
+        assert_eq!(ended, Some(code), "stdout:\n{stdout}\nstderr:\n{stderr}");
+    }
+
+    /// Waits for the end and for everything that was said before it.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
         let status = self.exit();
         // What was said last may still be on its way through the pipes.
         until("the end of its output", || (self.stdout.has_ended() && self.stderr.has_ended()).then_some(()));
-        let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
-        assert_eq!(status.code(), Some(code), "stdout:\n{stdout}\nstderr:\n{stderr}");
+        status.code()
     }
 }
 

@@ -10,6 +10,8 @@ mod commands;
 mod datagrams;
 mod documents;
 mod drain;
+#[cfg(target_os = "linux")]
+mod endure;
 mod foreign_agent;
 mod http;
 #[path = "../support/http_message.rs"]

@@ -2,6 +2,8 @@
 
 #[cfg(target_os = "linux")]
 mod compare;
+#[cfg(target_os = "linux")]
+mod endure;
 mod mixes;
 #[cfg(target_os = "linux")]
 mod reference;
@@ -21,6 +23,7 @@ use std::process::ExitCode;
   rendezvous load renew --rate 2000 --json
   rendezvous load admission --rate 2000
   rendezvous load compare
+  rendezvous load soak --seconds 60
 
 Exit codes of the mixes:
   0    it ran, whatever the figures
@@ -58,6 +61,10 @@ enum Command {
         common: mixes::Common,
     },
     #[cfg(target_os = "linux")]
+    Overload(endure::OverloadArgs),
+    #[cfg(target_os = "linux")]
+    Soak(endure::SoakArgs),
+    #[cfg(target_os = "linux")]
     Compare(compare::Args),
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -74,6 +81,10 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Join(common) => mixes::run(Mix::only(Kind::Join), &common),
         Command::Admission(args) => mixes::run_admission(&args),
         Command::Mixed { weights, common } => mixes::run(weights, &common),
+        #[cfg(target_os = "linux")]
+        Command::Overload(args) => endure::overload(&args),
+        #[cfg(target_os = "linux")]
+        Command::Soak(args) => endure::soak(&args),
         #[cfg(target_os = "linux")]
         Command::Compare(args) => compare::run(args),
         #[cfg(target_os = "linux")]

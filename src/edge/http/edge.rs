@@ -74,7 +74,7 @@ impl Edge {
             limits: settings.limits,
             metrics: HttpMetrics::new(),
             metrics_text: settings.metrics,
-            openapi: Bytes::from(super::openapi::openapi_json()),
+            openapi: super::openapi::openapi_bytes(),
             trusted_proxies: settings.trusted_proxies,
             proxy_protocol: settings.proxy_protocol,
             tls: settings.tls.map(Tls::new).transpose()?,

@@ -25,10 +25,24 @@ pub(super) async fn serve<S>(stream: S, edge: Arc<Edge>, link: Link, open: Arc<A
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let express = Express::new(Arc::clone(&edge), link.peer);
+    serve_with(express, stream, edge, link, open).await;
+}
+
+/// The same; without `express` every request goes the long way.
+pub(super) async fn serve_with<S>(
+    express: Option<Express>,
+    stream: S,
+    edge: Arc<Edge>,
+    link: Link,
+    open: Arc<AtomicUsize>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let limits = &edge.limits;
     let deadlines = Deadlines { head: limits.header_timeout, idle: limits.idle_timeout, write: limits.write_timeout };
     let io = GuardedIo::new(stream, deadlines, Arc::clone(&link.connection), Arc::clone(&edge.raw_answers));
-    let io = io.with_express(Express::new(Arc::clone(&edge), link.peer));
+    let io = io.with_express(express);
     let service = service_fn(|request| {
         let (edge, link) = (&edge, &link);
         let begun = OpenRequest::begin(&link.connection, &open);

@@ -18,6 +18,9 @@ mod entry;
 mod express;
 mod forwarded;
 mod framing;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 mod headers;
 mod http1;

@@ -2,6 +2,8 @@
 
 use super::routes::{CallerKind, Endpoint, Header, Outcome, ROUTES, Route, Verb};
 use crate::wire::{commands, request, response};
+use bytes::Bytes;
+use std::sync::LazyLock;
 use utoipa::ToSchema;
 use utoipa::openapi::header::{Header as HeaderObject, HeaderBuilder};
 use utoipa::openapi::path::{
@@ -21,6 +23,12 @@ pub fn openapi_json() -> String {
     let mut json = document().to_pretty_json().unwrap_or_default();
     json.push('\n');
     json
+}
+
+/// The same, rendered once in the life of the process.
+pub(super) fn openapi_bytes() -> Bytes {
+    static RENDERED: LazyLock<Bytes> = LazyLock::new(|| openapi_json().into());
+    RENDERED.clone()
 }
 
 fn document() -> OpenApi {

@@ -316,6 +316,29 @@ mod tests {
     }
 
     #[test]
+    fn case_q9_a_million_sources_one_after_the_other_leave_nothing() {
+        let registry = Registry::new(64, 8);
+        let mut open = std::collections::VecDeque::new();
+        for source in 0..1_000_000 {
+            // Half of them stay until others push them out.
+            let connection = Arc::new(Connection::new(Instant::now()));
+            let admission =
+                registry.admit(Arc::clone(&connection), Some(Source::V4(source))).ok().expect("others are idle");
+            if source % 2 == 0 {
+                open.push_back(admission);
+            }
+            if open.len() > 64 {
+                open.pop_front();
+            }
+        }
+        assert!(registry.counted() <= 64 && registry.lock().per_source.len() <= 64);
+        drop(open);
+        let inner = registry.lock();
+        assert_eq!((inner.counted, inner.entries.len(), inner.per_source.len()), (0, 0, 0));
+        assert!(inner.entries.capacity() + inner.per_source.capacity() <= 1_024, "tables of the ceiling's size");
+    }
+
+    #[test]
     fn a_waiting_long_poll_does_not_count_and_its_connection_counts_again_after() {
         let registry = Registry::new(1, 1);
         let (waiting, admission) = open(&registry, 1, 10).unwrap();

@@ -51,6 +51,11 @@ impl Mix {
         Self(BTreeMap::from([(kind, 1)]))
     }
 
+    /// Kinds with their weights.
+    pub(crate) fn of<const N: usize>(weights: [(Kind, u32); N]) -> Self {
+        Self(BTreeMap::from(weights))
+    }
+
     /// A kind by a number that is spread evenly over all numbers.
     pub(crate) fn pick(&self, random: u64) -> Kind {
         let sum: u64 = self.0.values().map(|weight| u64::from(*weight)).sum();

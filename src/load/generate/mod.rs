@@ -16,6 +16,7 @@ mod target;
 mod udp;
 
 pub(crate) use mix::{Kind, Mix};
+pub(crate) use player::protocol;
 pub(crate) use prepare::PrepareError;
 pub(crate) use report::Report;
 pub(crate) use target::Permission;

@@ -55,6 +55,33 @@ impl Report {
         (seconds > 0.0).then(|| self.sum(KindTally::good) as f64 / seconds)
     }
 
+    /// Good answers a second.
+    pub(crate) fn goodput(&self) -> f64 {
+        self.per_second(self.sum(KindTally::good))
+    }
+
+    /// Typed refusals.
+    pub(crate) fn refusals(&self) -> u64 {
+        self.sum(KindTally::refusals)
+    }
+
+    /// Their codes, each once.
+    pub(crate) fn codes(&self) -> Vec<&str> {
+        let all = self.tally.kinds.values().flat_map(|tally| tally.refused.keys().map(String::as_str));
+        all.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Requests without an answer that counts.
+    pub(crate) fn failed(&self) -> u64 {
+        self.sum(KindTally::failed)
+    }
+
+    /// Seconds of the server's CPU time for one answer, whatever it said.
+    pub(crate) fn cpu_per_answer(&self) -> Option<f64> {
+        let answers = self.sum(|tally| tally.good() + tally.refusals());
+        self.server_cpu.filter(|_| answers > 0).map(|cpu| cpu.as_secs_f64() / answers as f64)
+    }
+
     /// For people.
     pub(crate) fn text(&self) -> String {
         let head = ["kind", "good/s", "good", "refused", "failed", "unsent", "p50", "p90", "p99", "p99.9", "max"];

@@ -65,6 +65,16 @@ impl<'b> Document<'b> {
         read(&Document::parse(body)?)
     }
 
+    /// As [`Document::read`], by simd-json whatever the length.
+    #[cfg(feature = "fuzzing")]
+    #[doc(hidden)]
+    pub fn read_by_simd<T>(
+        body: &mut [u8],
+        read: impl FnOnce(&Document<'_>) -> Result<T, FieldError>,
+    ) -> Result<T, FieldError> {
+        read(&Document::parse(body)?)
+    }
+
     /// Parses `body` in place by simd-json. The buffer is overwritten: strings are unescaped where they stand.
     fn parse(body: &'b mut [u8]) -> Result<Self, FieldError> {
         if body.is_empty() {

@@ -27,7 +27,7 @@ struct Scope {
 }
 
 /// The protocol with this number.
-pub(in super::super) fn protocol(number: u64) -> String {
+pub(crate) fn protocol(number: u64) -> String {
     format!("load/{}", number % PROTOCOLS)
 }
 

@@ -19,6 +19,7 @@ use crate::clock::{Clock, SharedClock};
 use crate::credentials::Secret;
 use crate::domain::{ListingId, MonoTime};
 use browse::Browser;
+pub(crate) use browse::protocol;
 use bytes::Bytes;
 use std::time::Duration;
 
