@@ -104,13 +104,13 @@ fn a_large_payload_travels_beside_its_command() {
 }
 
 #[test]
-fn case_l10_a_host_that_is_started_again_takes_over_what_it_had_begun() {
+fn what_a_killed_host_had_begun_is_applied_by_another() {
     let server = Server::dev();
-    let mut first = worker(&server, &["--work-ms", "60000"]);
-    let id = text(&create(&server, &[], 0)["session_id"]);
+    let mut first = worker(&server, &["--work-ms", "60000", "--ttl-ms", "1000"]);
+    let id = text(&create(&server, &["--apply-within-ms", "60000"], 0)["session_id"]);
     first.event("applying");
     first.kill();
-    let mut second = worker(&server, &[]);
+    let mut second = worker(&server, &["--host", "worker-2"]);
     let status = session(&server, &["status", &id, "1", "--wait"], 0);
     assert_eq!((&status["state"], &status["deliveries"]), (&Value::from("applied"), &Value::from(2)));
     assert!(second.event("acquired")["epoch"].as_u64() > Some(1));

@@ -104,9 +104,8 @@ impl Stage {
         if line.contains("rendezvous load ") {
             line = shortened(&line);
         }
-        let words: Vec<String> =
-            line.split(' ').map(|word| if is_id(word) { self.listing.clone() } else { word.to_owned() }).collect();
-        Ok(words.join(" "))
+        let own = |word: &str| if is_id(word) && word != self.session { self.listing.clone() } else { word.to_owned() };
+        Ok(line.split(' ').map(own).collect::<Vec<_>>().join(" "))
     }
 
     fn start(&self, line: &str) -> Process {

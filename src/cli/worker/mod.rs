@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// The host's key, one of the server's [[admission.host]]; without one, that of `serve --dev`
     #[arg(long, value_name = "KEY", env = "RENDEZVOUS_HOST_KEY", hide_env_values = true, value_parser = secret)]
     key: Option<Secret>,
-    /// This host's name; a process that takes the name of one that died takes over its sessions
+    /// This host's name; no two that run at the same time may have the same
     #[arg(long, value_name = "NAME", default_value = "worker-1")]
     host: String,
     /// What it can run: the target key of a profile; `serve --dev` has `demo`

@@ -1,6 +1,7 @@
 //! The command plane, as a host asks for it: one method per route.
 
-use super::session_types::{CommandView, Completion, Held, HostView, HostWork, SessionId, SessionLease};
+use super::host_types::{Completion, Held, HostView, HostWork, SessionLease};
+use super::session_types::{CommandView, SessionId};
 use super::transport::{Body, encode_body};
 use super::{Call, Directory, Transport, encode};
 use crate::client::error::Error;

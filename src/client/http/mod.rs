@@ -4,6 +4,7 @@
 //! Plain HTTP only; put the server behind a TLS proxy on the same host, or use a client with TLS, where the way is not trusted.
 
 mod calls;
+mod host_types;
 mod hosts;
 mod problem;
 mod session_types;
@@ -15,6 +16,7 @@ mod types;
 mod tests;
 
 pub use calls::{BrowseQuery, Browsed};
+pub use host_types::*;
 pub use hosts::CommandHost;
 pub use session_types::*;
 pub use types::*;
