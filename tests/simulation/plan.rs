@@ -133,7 +133,7 @@ impl Plan {
     pub(crate) fn of(seed: u64) -> Self {
         let rng = Rng::new(seed);
         let knobs = Knobs::draw(&rng);
-        let steps = (0..24 + rng.below(16) as usize).map(|number| Step {
+        let steps = (0..10 + rng.below(13) as usize).map(|number| Step {
             number,
             pass: pass(&rng),
             act: act(&rng, &knobs),
