@@ -152,10 +152,11 @@ impl Knobs {
     fn draw(rng: &Rng) -> Self {
         let calm = rng.chance(200);
         let fault = |most: u64| if calm { 0 } else { rng.below(most) };
-        let hosts = 1 + rng.below(3) as usize;
+        // Mostly one or two: three cost three times the datagrams and seldom show more.
+        let hosts = 1 + rng.below(5) as usize / 2;
         Self {
             hosts,
-            joiners: 1 + rng.below(3) as usize,
+            joiners: 1 + rng.below(6) as usize / 2,
             lost: fault(350),
             doubled: fault(300),
             delay_ms: 1 + fault(400),
