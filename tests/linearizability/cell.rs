@@ -12,8 +12,8 @@ pub(crate) struct State {
     /// Listings that were deleted by their owner: a deletion may be repeated.
     deleted: Vec<ListingId>,
     is_revoked: bool,
-    /// Attempts that have ended.
-    ended: Vec<AttemptId>,
+    /// Attempts that have ended, with their listings.
+    ended: Vec<(AttemptId, ListingId)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,9 +39,15 @@ impl State {
     }
 
     fn end_attempt(&mut self) {
-        if let Some(attempt) = self.listing.as_mut().and_then(|listing| listing.attempt.take()) {
-            self.ended.push(attempt.id);
+        if let Some(listing) = &mut self.listing
+            && let Some(attempt) = listing.attempt.take()
+        {
+            self.ended.push((attempt.id, listing.id));
         }
+    }
+
+    fn has_ended(&self, id: AttemptId) -> bool {
+        self.ended.iter().any(|(ended, _)| *ended == id)
     }
 
     fn end_listing(&mut self) -> Option<Listing> {
@@ -187,7 +193,7 @@ fn decide(state: &mut State, command: &Command) -> Result<Said, Rejection> {
                 state.end_attempt();
                 return Ok(Said::Done);
             }
-            if state.ended.contains(&close.attempt) { Ok(Said::Done) } else { Err(Rejection::NotFound) }
+            if state.has_ended(close.attempt) { Ok(Said::Done) } else { Err(Rejection::NotFound) }
         }
         Command::Revoke(_) => {
             state.is_revoked = true;
@@ -202,16 +208,19 @@ fn decide(state: &mut State, command: &Command) -> Result<Said, Rejection> {
                 let own = attempt.bound[Role::Joiner.index()].is_some();
                 return Ok(Said::Seen(Some((own, attempt.is_introduced))));
             }
-            if state.ended.contains(attempt) { Ok(Said::Seen(None)) } else { Err(Rejection::NotFound) }
+            if state.has_ended(*attempt) { Ok(Said::Seen(None)) } else { Err(Rejection::NotFound) }
         }
         other => panic!("{other:?} is not part of the workload"),
     }
 }
 
 fn bind_to(state: &mut State, bind: &Bind, consumes: bool) -> Result<Said, Rejection> {
-    let is_over = state.ended.contains(&bind.attempt);
+    // A host's credential names the listing; with another one the attempt looks absent, also after its end.
+    let names = |listing: ListingId| bind.listing.is_none_or(|named| named == listing);
+    let is_over = state.ended.iter().any(|(ended, of)| *ended == bind.attempt && names(*of));
     let absent = if is_over { Rejection::Expired } else { Rejection::NotFound };
-    let attempt = state.attempt(bind.attempt).ok_or(absent)?;
+    let is_here = state.listing.as_ref().is_some_and(|listing| names(listing.id));
+    let attempt = state.attempt(bind.attempt).filter(|_| is_here).ok_or(absent)?;
     let slot = &mut attempt.bound[bind.role.index()];
     let repeated = match slot {
         Some(bound) if *bound == (bind.endpoint, bind.datagram.0) => true,

@@ -51,17 +51,15 @@ pub(crate) fn check(history: &History) -> Result<(), String> {
         let size = group.iter().take_while(|at| commit_of(&history.calls[**at]) == Some(commit)).count();
         let (here, rest) = group.split_at(size);
         group = rest;
-        let writer = if commit == 0 { None } else { Some(advance(history, here, &mut model, commit)?) };
-        for at in here.iter().filter(|at| Some(**at) != writer) {
-            reads(history, *at, windows[*at], &model, commit)?;
-        }
+        let writer = match commit {
+            0 => read_all(history, here, None, &windows, &model, 0).map(|()| None)?,
+            _ => Some(advance(history, here, &windows, &mut model, commit)?),
+        };
         if let Some(at) = writer
             && !(windows[at].at_least < commit && commit <= windows[at].at_most)
         {
-            return Err(format!(
-                "commit {commit} is not in the order of real time, {:?}: {:?}",
-                windows[at], history.calls[at]
-            ));
+            let (window, call) = (windows[at], &history.calls[at]);
+            return Err(format!("commit {commit} is not in the order of real time, {window:?}: {call:?}"));
         }
         waiting.retain(|at| {
             let window = windows[*at];
@@ -75,21 +73,47 @@ pub(crate) fn check(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Applies the one command that took this number.
-fn advance(history: &History, here: &[usize], model: &mut Model, commit: u64) -> Result<usize, String> {
+/// Applies the one command that took this number: one that changes something here, after which all others that answered
+/// with this number are right.
+fn advance(
+    history: &History,
+    here: &[usize],
+    windows: &[Window],
+    model: &mut Model,
+    commit: u64,
+) -> Result<usize, String> {
+    let mut why = "nobody changed anything".to_owned();
     for at in here {
-        let (Some(command), Some(answer)) = (command_of(&history.calls[*at]), answer_of(&history.calls[*at])) else {
-            continue;
-        };
+        let call = &history.calls[*at];
+        let (Some(command), Some(answer)) = (command_of(call), answer_of(call)) else { continue };
         let mut next = model.clone();
         let verdict = next.apply(history.at, command, commit);
-        if verdict.changes && agrees(&next, command, &verdict, answer) {
-            *model = next;
-            return Ok(*at);
+        if !(verdict.changes && agrees(&next, command, &verdict, answer)) {
+            continue;
+        }
+        match read_all(history, here, Some(*at), windows, &next, commit) {
+            Ok(()) => {
+                *model = next;
+                return Ok(*at);
+            }
+            Err(other) => why = other,
         }
     }
     let calls: Vec<_> = here.iter().map(|at| &history.calls[*at]).collect();
-    Err(format!("nothing explains commit {commit}: {calls:?}"))
+    Err(format!("nothing explains commit {commit}, {why}: {calls:?}"))
+}
+
+/// All answers with this number but the writer's.
+fn read_all(
+    history: &History,
+    here: &[usize],
+    writer: Option<usize>,
+    windows: &[Window],
+    model: &Model,
+    commit: u64,
+) -> Result<(), String> {
+    let others = here.iter().filter(|at| Some(**at) != writer);
+    others.map(|at| reads(history, *at, windows[*at], model, commit)).collect()
 }
 
 /// An accepted answer that changed nothing, or a page: as of its commit, and not older than real time allows.

@@ -37,7 +37,7 @@ mod world;
 
 use plan::Plan;
 use report::Report;
-use shrink::{explain, run};
+use shrink::{explain, run, shrink};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Seeds of a run that nobody asked to be longer.
@@ -96,4 +96,20 @@ fn a_seed_decides_everything() {
     for seed in [5, 17, 1_000_003] {
         assert_eq!(run(&Plan::of(seed), false), run(&Plan::of(seed), false));
     }
+}
+
+/// Of a failure that needs three of the steps and one actor, nothing else is left.
+#[test]
+fn a_failing_plan_is_shrunk_to_what_it_needs() {
+    let plan = Plan::of(11);
+    let needed: Vec<usize> = [0, plan.steps.len() / 2, plan.steps.len() - 1].map(|at| plan.steps[at].number).into();
+    let fails = |plan: &Plan| {
+        let has = |number: &usize| plan.steps.iter().any(|step| step.number == *number);
+        (needed.iter().all(has) && !plan.absent.contains(&0)).then(|| "S1: as planted".to_owned())
+    };
+    let (smallest, _) = shrink(&plan, "S1: as planted".to_owned(), fails);
+    let left: Vec<usize> = smallest.steps.iter().map(|step| step.number).collect();
+    assert_eq!(left, needed);
+    assert_eq!(smallest.absent.len(), plan.knobs.actors() - 1);
+    assert_eq!((smallest.knobs.lost, smallest.knobs.polls), (0, false));
 }

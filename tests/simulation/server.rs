@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often the server ticks.
-pub(crate) const PUBLISH_MS: u64 = 150;
+pub(crate) const PUBLISH_MS: u64 = 300;
 
 /// Hears what transitions did, from inside of the lane; there it can panic, and let other calls meet the one that runs.
 #[derive(Default)]

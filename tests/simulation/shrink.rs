@@ -39,19 +39,15 @@ fn kind(failure: &str) -> &str {
     failure.split([':', '\n']).next().unwrap_or_default()
 }
 
-/// The smallest plan found, with what it breaks.
-pub(crate) fn shrink(plan: &Plan, failure: String) -> (Plan, String) {
+/// The smallest plan found, with what it breaks by the word of `fails`.
+pub(crate) fn shrink(plan: &Plan, failure: String, fails: impl Fn(&Plan) -> Option<String>) -> (Plan, String) {
     let mut best = (plan.clone(), failure);
     let mut runs = 0;
     let mut attempt = |candidate: Plan, best: &mut (Plan, String)| {
         runs += 1;
-        let fails = runs <= RUNS_MAX;
-        match run(&candidate, false) {
-            Err(failure) if fails && kind(&failure) == kind(&best.1) => {
-                *best = (candidate, failure);
-                true
-            }
-            _ => false,
+        let failure = if runs <= RUNS_MAX { fails(&candidate) } else { None };
+        if let Some(failure) = failure.filter(|failure| kind(failure) == kind(&best.1)) {
+            *best = (candidate, failure);
         }
     };
     // What comes after the failure is not needed for it: from the back, in halves, quarters and so on.
@@ -64,7 +60,7 @@ pub(crate) fn shrink(plan: &Plan, failure: String) -> (Plan, String) {
             attempt(Plan { steps: rest, ..best.0.clone() }, &mut best);
             end = start;
         }
-        size = if size == 1 { 0 } else { size / 2 };
+        size = if size == 1 { 0 } else { size.div_ceil(2) };
     }
     for actor in 0..plan.knobs.actors() {
         let mut fewer = best.0.clone();
@@ -86,7 +82,7 @@ pub(crate) fn shrink(plan: &Plan, failure: String) -> (Plan, String) {
 
 /// All about a failure: what broke, the smallest plan, its trace, and how to see it again.
 pub(crate) fn explain(seed: u64, failure: String) -> String {
-    let (plan, failure) = shrink(&Plan::of(seed), failure);
+    let (plan, failure) = shrink(&Plan::of(seed), failure, |plan| run(plan, false).err());
     println!("\nthe trace of the smallest plan of seed {seed} that fails alike:");
     let again = run(&plan, true);
     let steps: Vec<String> = plan.steps.iter().map(|step| format!("  {step:?}")).collect();
