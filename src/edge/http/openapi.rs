@@ -10,7 +10,7 @@ use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder,
 };
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     ComponentsBuilder, Content, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Required, Response,
@@ -99,8 +99,13 @@ fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
+/// Up to what every JSON reader can hold exactly.
 fn integer(minimum: u32) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(minimum))
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(minimum)).maximum(Some((1_u64 << 53) - 1))
+}
+
+fn tenant() -> ObjectBuilder {
+    text().pattern(Some("^[a-z0-9._-]{1,64}$"))
 }
 
 fn parameters(route: &Route) -> Vec<Parameter> {
@@ -115,7 +120,7 @@ fn parameters(route: &Route) -> Vec<Parameter> {
     };
     let mut all = Vec::new();
     if route.path.contains("{tenant}") {
-        all.push(parameter("tenant", ParameterIn::Path, true, text(), "The tenant's name."));
+        all.push(parameter("tenant", ParameterIn::Path, true, tenant(), "The tenant's name."));
     }
     if route.path.contains("{id}") {
         let (id, meaning) = match id_name(route) {
@@ -147,13 +152,13 @@ fn query_parameter(name: &str) -> (bool, ObjectBuilder, &'static str) {
     match name {
         "protocol" => (true, text().pattern(Some("^[a-z0-9._/-]{1,64}$")), "Only listings of this protocol."),
         "limit" => (false, integer(1), "Most rows, 50 when left out; more than 100 is 100."),
-        "cursor" => (false, text(), "`next_cursor` of the page before, of the same query."),
+        "cursor" => (false, text().min_length(Some(1)), "`next_cursor` of the page before, of the same query."),
         "min_commit" => (false, integer(0), "Waits up to 2 s until browsing is at least this new."),
         "after" => (false, integer(0), "`commit` of the answer before."),
         "wait_ms" => (false, integer(0), "How long to wait for news; more than 30000 is 30000."),
         "host" => (true, text(), "The host that holds the session's lease."),
         "epoch" => (true, integer(1), "Its lease's number."),
-        "tenant" => (true, text(), "The tenant's name."),
+        "tenant" => (true, tenant(), "The tenant's name."),
         "listing_id" => (false, text().pattern(Some("^[0-9a-f]{32}$")), "The revoked listing; or give `principal`."),
         _ => (false, text(), "The revoked principal's full name; or give `listing_id`."),
     }
@@ -162,16 +167,18 @@ fn query_parameter(name: &str) -> (bool, ObjectBuilder, &'static str) {
 fn header_parameter(header: Header) -> (&'static str, bool, ObjectBuilder, &'static str) {
     match header {
         Header::IdempotencyKey => {
-            ("Idempotency-Key", true, text(), "1 to 128 visible ASCII characters, bare or as a quoted string.")
+            let key = text().pattern(Some(r#"^(?:[!#-~][!-~]{0,127}|"(?:[!#-\[\]-~]|\\["\\]){1,128}")$"#));
+            ("Idempotency-Key", true, key, "1 to 128 visible ASCII characters, bare or as a quoted string.")
         }
         Header::CreateKey => {
             ("Idempotency-Key", false, text(), "That of a create which is prepared and waits for this payload.")
         }
-        Header::LeaseToken => ("Lease-Token", true, text(), "`lease_token` of the registration."),
-        Header::IfMatch => ("If-Match", true, text().pattern(Some("^\"[1-9][0-9]*\"$")), "The version last seen."),
-        Header::IfMatchRevision => {
-            ("If-Match", false, text().pattern(Some("^\"[1-9][0-9]*\"$")), "The revision last seen, to lose a race.")
+        Header::LeaseToken => {
+            let token = text().pattern(Some("^[!-~]{1,128}$"));
+            ("Lease-Token", true, token, "`lease_token` of the registration.")
         }
+        Header::IfMatch => ("If-Match", true, version(), "The version last seen."),
+        Header::IfMatchRevision => ("If-Match", false, version(), "The revision last seen, to lose a race."),
         Header::IfNoneMatch => ("If-None-Match", false, text(), "ETags of pages that the caller has."),
         Header::Prefer => ("Prefer", false, text(), "`wait=N` in seconds, in place of `wait_ms`."),
     }
@@ -293,14 +300,20 @@ fn components() -> ComponentsBuilder {
         .security_scheme("operator", bearer("An operator's key."))
 }
 
+/// A version or a revision as an entity tag.
+fn version() -> ObjectBuilder {
+    text().pattern(Some("^\"[1-9][0-9]{0,14}\"$"))
+}
+
 fn any_bytes() -> RefOr<Schema> {
     RefOr::T(Schema::Object(text().description(Some("Any bytes.")).build()))
 }
 
 /// The body of routes that take none: nothing at all, or an object without members.
 fn nothing() -> RefOr<Schema> {
-    let object = ObjectBuilder::new().schema_type(Type::Object).description(Some("No members.")).build();
-    RefOr::T(Schema::Object(object))
+    let object = ObjectBuilder::new().schema_type(Type::Object).description(Some("No members."));
+    let object = object.additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    RefOr::T(Schema::Object(object.build()))
 }
 
 #[cfg(test)]
