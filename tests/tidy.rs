@@ -180,6 +180,47 @@ fn documents_tell_of_what_exists() {
     assert_none(&missing, "a document that misleads");
 }
 
+/// Every comparison of a MAC, a token or a key with what a client sent goes through one of the two functions that take the
+/// same time whatever they find. A plain comparison of something so named would be seen here.
+#[test]
+fn case_s13_secrets_are_compared_in_constant_time() {
+    let judges = [
+        ("src/stun/protection.rs", "verify_slice"),
+        ("src/edge/udp/cookie.rs", "ct_eq"),
+        ("src/edge/udp/username.rs", "ct_eq"),
+        ("src/edge/udp/conversation.rs", "ct_eq"),
+        ("src/edge/http/auth/mod.rs", "ct_eq"),
+        ("src/edge/http/auth/guest.rs", "ct_eq"),
+        ("src/client/link.rs", "ct_eq"),
+    ];
+    for (path, function) in judges {
+        let compares = code(path).iter().any(|(_, line)| line.contains(&format!(".{function}(")));
+        assert!(compares, "{path} judges a secret and does not call {function}");
+    }
+    let secret = ["mac", "tag", "token", "password", "secret", "key", "expected", "nonce"];
+    let plain = |line: &str| {
+        let words = line.split(' ').collect::<Vec<_>>();
+        let is_secret = |word: &str| {
+            let name = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
+            secret.contains(&name.rsplit(['.', '_']).next().unwrap_or(name))
+        };
+        let compared = words.windows(3).any(|w| matches!(w[1], "==" | "!=") && (is_secret(w[0]) || is_secret(w[2])));
+        compared && !line.starts_with("assert")
+    };
+    let mut hits = Vec::new();
+    for (path, _) in judges {
+        let product = read(path).find("#[cfg(test)]").unwrap_or(usize::MAX);
+        let lines = read(path)[..product.min(read(path).len())].lines().count();
+        hits.extend(
+            code(path)
+                .into_iter()
+                .filter(|(n, line)| *n <= lines && plain(line))
+                .map(|(n, l)| format!("{path}:{n}: {l}")),
+        );
+    }
+    assert_none(&hits, "a secret is compared in a time that tells how much of it was right");
+}
+
 #[test]
 fn nothing_is_left_unfinished() {
     let mut hits = Vec::new();

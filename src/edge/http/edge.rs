@@ -3,6 +3,7 @@
 use super::answer::{Answer, COMMIT, INSTANCE};
 use super::auth::{Authenticator, Now};
 use super::call::{Call, Link};
+use super::compress::Compressor;
 use super::cors::CorsPolicy;
 use super::express::Heads;
 use super::forwarded::{Cidr, client_address};
@@ -44,6 +45,7 @@ pub(super) struct Edge {
     pub(super) metrics: HttpMetrics,
     pub(super) metrics_text: Option<MetricsText>,
     pub(super) openapi: Bytes,
+    pub(super) compressor: Compressor,
     trusted_proxies: Vec<Cidr>,
     pub(super) proxy_protocol: bool,
     pub(super) tls: Option<Tls>,
@@ -70,6 +72,7 @@ impl Edge {
             limits: settings.limits,
             metrics: HttpMetrics::new(),
             metrics_text: settings.metrics,
+            compressor: Compressor::new(),
             openapi: Bytes::from(super::openapi::openapi_json()),
             trusted_proxies: settings.trusted_proxies,
             proxy_protocol: settings.proxy_protocol,

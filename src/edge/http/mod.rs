@@ -9,6 +9,7 @@ mod answer;
 mod auth;
 mod body;
 mod call;
+mod compress;
 mod connection;
 mod cors;
 mod cursor;
