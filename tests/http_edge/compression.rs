@@ -55,6 +55,15 @@ async fn pages_are_compressed_for_those_who_accept_it() {
         }
         let (head, body) = raw(&server, "GET", "/openapi.json", "Accept-Encoding: gzip\r\n").await;
         assert!(head.contains("content-encoding: gzip\r\n") && body.starts_with(&[0x1F, 0x8B]), "{head}");
+        let (head, page) = raw(&server, "GET", "/", "").await;
+        assert!(
+            head.starts_with("http/1.1 200") && head.contains("content-type: text/html; charset=utf-8\r\n"),
+            "{head}"
+        );
+        assert!(head.contains("content-security-policy: default-src 'none'; script-src 'sha256-"), "{head}");
+        assert!(page.starts_with(b"<!DOCTYPE html>"));
+        let (head, packed) = raw(&server, "GET", "/", "Accept-Encoding: gzip\r\n").await;
+        assert!(head.contains("content-encoding: gzip\r\n") && packed.len() < page.len() / 2, "{head}");
         let (head, _) = raw(&server, "GET", "/livez", "Accept-Encoding: gzip\r\n").await;
         assert!(!head.contains("content-encoding"), "{head}");
     }

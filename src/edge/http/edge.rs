@@ -12,6 +12,7 @@ use super::handlers;
 use super::headers::{FORWARDED_FOR, REQUEST_ID, TRACEPARENT, request_id, traceparent};
 use super::limiter::Limiter;
 use super::metrics::HttpMetrics;
+use super::page::Page;
 use super::problem::Problem;
 use super::raw::RawAnswers;
 use super::routes::{NoRoute, Routed, Router};
@@ -46,6 +47,7 @@ pub(super) struct Edge {
     pub(super) metrics_text: Option<MetricsText>,
     pub(super) openapi: Bytes,
     pub(super) compressor: Compressor,
+    pub(super) page: Page,
     trusted_proxies: Vec<Cidr>,
     pub(super) proxy_protocol: bool,
     pub(super) tls: Option<Tls>,
@@ -73,6 +75,7 @@ impl Edge {
             metrics: HttpMetrics::new(),
             metrics_text: settings.metrics,
             compressor: Compressor::new(),
+            page: Page::new(),
             openapi: Bytes::from(super::openapi::openapi_json()),
             trusted_proxies: settings.trusted_proxies,
             proxy_protocol: settings.proxy_protocol,

@@ -28,6 +28,7 @@ mod listener;
 mod metrics;
 mod metrics_server;
 mod openapi;
+mod page;
 mod problem;
 mod proxy_protocol;
 mod query;

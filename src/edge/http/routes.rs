@@ -28,6 +28,7 @@ pub(super) enum Endpoint {
     Ready,
     Metrics,
     OpenApi,
+    Page,
 }
 
 /// The methods that routes know. HEAD is served wherever GET is.
@@ -307,6 +308,10 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         outcomes: &[Outcome { status: 200, schema: None, meaning: "This document." }],
         ..read(Endpoint::OpenApi, "/openapi.json", "openapi", "This document")
+    },
+    Route {
+        outcomes: &[Outcome { status: 200, schema: None, meaning: "HTML: a server browser and the server's state." }],
+        ..read(Endpoint::Page, "/", "page", "The web page")
     },
 ];
 

@@ -41,5 +41,6 @@ pub(super) async fn handle(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, P
         Endpoint::Ready => health::ready(edge, call),
         Endpoint::Metrics => health::metrics(edge, call),
         Endpoint::OpenApi => health::openapi(edge, call),
+        Endpoint::Page => health::page(edge, call),
     }
 }
