@@ -134,14 +134,15 @@ fn tell_ready(server: &Server, config: &Config, generated: Option<&Secret>, begu
     let _gone = writeln!(stdout, "{ready}").and_then(|()| stdout.flush());
     drop(stdout);
     if config.dev {
-        eprintln!("{}", dev_text(server, generated, begun));
+        eprintln!("{}", dev_text(server, config, generated, begun));
     }
 }
 
 /// What to try next, ready to paste.
-fn dev_text(server: &Server, generated: Option<&Secret>, begun: Instant) -> String {
+fn dev_text(server: &Server, config: &Config, generated: Option<&Secret>, begun: Instant) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "rendezvous".to_owned());
-    let url = format!("http://{}", server.http_addr());
+    let scheme = if config.tls.files().is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", server.http_addr());
     let common = format!("--server {url} --tenant {DEV_TENANT}");
     let key = generated.map_or("$RENDEZVOUS_OPERATOR_KEY", Secret::expose);
     let shown = match generated {
@@ -149,7 +150,7 @@ fn dev_text(server: &Server, generated: Option<&Secret>, begun: Instant) -> Stri
         None => "the one from RENDEZVOUS_OPERATOR_KEY or the configuration".to_owned(),
     };
     format!(
-        "ready after {ms} ms; {url}/openapi.json describes the API\n\
+        "ready after {ms} ms; {url}/ shows what is there, {url}/openapi.json describes the API\n\
          Development mode: anybody on this machine may be a guest of tenant `{DEV_TENANT}`, and nothing is rate limited.\n\
          It is not for the internet, and refuses addresses that are not loopback.\n\
          Operator key: {shown}.\n\n\

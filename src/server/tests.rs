@@ -134,8 +134,8 @@ impl Observer for Saboteur {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn rule_j1_case_d3_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
+/// A service whose writer panics at the first attempt.
+fn sabotaged() -> Arc<Service> {
     let clock = SystemClock::new();
     let shared: SharedClock = Arc::new(StampClock::new(clock));
     let (instance, keys) = InstanceKeys::random().unwrap();
@@ -146,7 +146,12 @@ async fn rule_j1_case_d3_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
     let policy = Config::default().policy();
     let ids = Box::new(SystemIds::new(clock));
     let parts = ServiceParts { store, clock: shared, instance, keys, limits, policy, ids, waits, waiting_attempts };
-    let service = Arc::new(Service::new(parts));
+    Arc::new(Service::new(parts))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_j1_case_d3_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
+    let service = sabotaged();
     let ticker = Ticker::start(service.clone(), Duration::from_millis(5)).unwrap();
     let polling = {
         let service = service.clone();
@@ -167,6 +172,40 @@ async fn rule_j1_case_d3_a_panic_in_a_transition_is_heard_and_lets_polls_go() {
     assert_eq!(refused, Some(Failure::Unavailable(Certainty::NotApplied)));
     let answered = tokio::time::timeout(Duration::from_secs(10), polling).await;
     assert!(answered.is_ok(), "the poll was left hanging");
+}
+
+/// The status line of an answer on a connection of its own.
+async fn status_of(server: std::net::SocketAddr, path: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(server).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_d3_a_dead_writer_turns_health_red() {
+    use crate::edge::http::{HttpServer, HttpSettings};
+    let service = sabotaged();
+    let guest_key = InstanceKeys::derive(&[7; 32], service.instance()).guest_tokens;
+    let settings = HttpSettings::new("127.0.0.1:0".parse().unwrap(), Vec::new(), guest_key);
+    let http = HttpServer::bind(settings, service.clone()).await.unwrap();
+    let address = http.local_addr().unwrap();
+    let running = tokio::spawn(http.run());
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(status_of(address, path).await, "HTTP/1.1 200 OK", "{path}");
+    }
+    let attempt = {
+        let service = service.clone();
+        tokio::spawn(async move { waiting_attempt(&service).await })
+    };
+    assert!(attempt.await.is_err(), "answered, and not with an attempt");
+    for path in ["/livez", "/readyz", "/health/live", "/health/ready"] {
+        assert_eq!(status_of(address, path).await, "HTTP/1.1 503 Service Unavailable", "{path}");
+    }
+    running.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

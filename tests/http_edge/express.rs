@@ -138,7 +138,7 @@ async fn the_short_way_is_limited_and_counted_like_the_long_one() {
     .await;
     let mut client = server.client().await;
     let page = both_ways(&mut client, PAGE, &[]).await;
-    assert_eq!(page.header("vary"), Some("Origin"));
+    assert_eq!(page.header("vary"), Some("Accept-Encoding, Origin"));
     assert_eq!(client.ask("GET", PAGE, &[], "").await.status, 200);
     let refused = client.ask("GET", PAGE, &[], "").await;
     assert_eq!((refused.status, refused.code()), (429, "rate_limited"));

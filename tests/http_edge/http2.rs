@@ -279,6 +279,23 @@ async fn case_h7_a_client_that_cancels_all_the_time_has_to_come_again() {
 }
 
 #[tokio::test]
+async fn while_the_server_closes_a_new_connection_still_gets_an_answer() {
+    let (server, _, trusted) = server(|_| {}).await;
+    let idle = Client::to(&server, &trusted).await;
+    assert_eq!(idle.ask("GET", "/livez", &[], "").await.status, 200);
+    server.handle.begin_drain();
+    timeout(PATIENCE, idle.running).await.expect("told to go").unwrap().unwrap();
+    let late = Client::to(&server, &trusted).await;
+    assert_eq!(late.ask("GET", "/livez", &[], "").await.status, 200);
+    timeout(PATIENCE, late.running).await.expect("told to go").unwrap().unwrap();
+    let silent = Client::to(&server, &trusted).await;
+    server.until(|server| server.handle.connections() == 1).await;
+    server.handle.shutdown();
+    timeout(PATIENCE, silent.running).await.expect("closed").unwrap().ok();
+    timeout(PATIENCE, server.running).await.expect("ended").unwrap();
+}
+
+#[tokio::test]
 async fn http2_is_not_offered_where_it_is_off() {
     let (server, _, trusted) = server(|settings| settings.tls.as_mut().unwrap().http2 = false).await;
     let stream = TcpStream::connect(server.address).await.unwrap();

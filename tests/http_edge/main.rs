@@ -2,6 +2,7 @@
 
 mod bounds;
 mod browse;
+mod compression;
 mod express;
 mod harness;
 mod http2;

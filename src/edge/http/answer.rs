@@ -1,8 +1,12 @@
 //! Answers before they become responses: status, body, and the headers that the route decides.
 
+use super::compress::{Coding, Compressor};
+use crate::domain::MonoTime;
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, VARY,
+};
 use serde::Serialize;
 
 pub(super) const COMMIT: HeaderName = HeaderName::from_static("rendezvous-commit");
@@ -87,6 +91,25 @@ impl Answer {
         match HeaderValue::from_str(tag) {
             Ok(value) => self.header(ETAG, value),
             Err(_) => self,
+        }
+    }
+
+    /// The answer depends on this header of the request.
+    pub(super) fn vary(self, name: &'static str) -> Self {
+        let joined = self
+            .headers
+            .get(VARY)
+            .and_then(|before| HeaderValue::try_from([before.as_bytes(), b", ", name.as_bytes()].concat()).ok());
+        self.header(VARY, joined.unwrap_or(HeaderValue::from_static(name)))
+    }
+
+    /// The body in this coding, where the client accepts one and it is worth it. Equal bodies have equal tags.
+    pub(super) fn compressed(self, compressor: &Compressor, headers: &HeaderMap, tag: u64, now: MonoTime) -> Self {
+        let answer = self.vary("Accept-Encoding");
+        let Some(coding) = Coding::accepted(headers) else { return answer };
+        match compressor.compressed(&answer.body, tag, coding, now) {
+            Some(body) => Self { body, ..answer }.header(CONTENT_ENCODING, coding.name()),
+            None => answer,
         }
     }
 

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue,
-    ORIGIN, VARY,
+    ORIGIN,
 };
 
 /// What a browser client needs to page, to revalidate and to back off.
@@ -36,17 +36,17 @@ impl CorsPolicy {
     }
 
     /// `Vary` of every answer to a GET.
-    pub(super) fn varies(&self) -> Option<HeaderValue> {
+    pub(super) fn varies(&self) -> Option<&'static str> {
         match &self.0 {
             Cors::Off | Cors::Any => None,
-            Cors::Origins(_) => Some(HeaderValue::from_static("Origin")),
+            Cors::Origins(_) => Some("Origin"),
         }
     }
 
     /// Adds what lets a page of another origin read the answer. Where the answer depends on the origin, caches hear of it.
     pub(super) fn dress(&self, answer: Answer, headers: &HeaderMap) -> Answer {
         let answer = match self.varies() {
-            Some(varies) => answer.header(VARY, varies),
+            Some(varies) => answer.vary(varies),
             None => answer,
         };
         match self.allowed(headers) {
@@ -72,6 +72,7 @@ impl CorsPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::header::VARY;
 
     fn from(origin: &'static str) -> HeaderMap {
         let mut headers = HeaderMap::new();

@@ -4,6 +4,7 @@ use super::answer::{Answer, COMMIT, INSTANCE};
 use super::auth::{Authenticator, Now};
 use super::call::{Call, Link};
 use super::commands::Commands;
+use super::compress::Compressor;
 use super::cors::CorsPolicy;
 use super::express::Heads;
 use super::forwarded::{Cidr, client_address};
@@ -12,6 +13,7 @@ use super::handlers;
 use super::headers::{FORWARDED_FOR, REQUEST_ID, TRACEPARENT, request_id, traceparent};
 use super::limiter::Limiter;
 use super::metrics::HttpMetrics;
+use super::page::Page;
 use super::problem::Problem;
 use super::raw::RawAnswers;
 use super::routes::{NoRoute, Routed, Router};
@@ -45,6 +47,8 @@ pub(super) struct Edge {
     pub(super) metrics: HttpMetrics,
     pub(super) metrics_text: Option<MetricsText>,
     pub(super) openapi: Bytes,
+    pub(super) compressor: Compressor,
+    pub(super) page: Page,
     trusted_proxies: Vec<Cidr>,
     pub(super) proxy_protocol: bool,
     pub(super) tls: Option<Tls>,
@@ -74,6 +78,8 @@ impl Edge {
             limits: settings.limits,
             metrics: HttpMetrics::new(),
             metrics_text: settings.metrics,
+            compressor: Compressor::new(),
+            page: Page::new(),
             openapi: super::openapi::openapi_bytes(),
             trusted_proxies: settings.trusted_proxies,
             proxy_protocol: settings.proxy_protocol,

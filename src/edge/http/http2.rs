@@ -140,7 +140,7 @@ impl<'c> Watch<'c> {
 
     /// Looks now, and wakes the task when there is something to look at again.
     fn poll(&mut self, cx: &mut Context<'_>) -> Verdict {
-        if self.finishing.is_none() && (self.is_over() || self.connection.is_ending()) {
+        if self.finishing.is_none() && self.is_over() {
             self.finishing = Some(Instant::now());
             return Verdict::Finish;
         }
@@ -158,9 +158,13 @@ impl<'c> Watch<'c> {
         }
     }
 
-    /// Whether the client has cancelled more than it may.
+    /// Whether the client has cancelled more than it may, or the connection is one of those that end: with their first
+    /// answer, or, once nobody is waited for, at once.
     fn is_over(&self) -> bool {
+        let connection = self.connection;
         self.streams.cancelled() > CANCELLED_MAX
+            || connection.closes_when_idle()
+            || connection.is_ending() && connection.requests() > 0
     }
 
     /// The next moment at which something has to have happened; `None` while a request is in progress whose handler has

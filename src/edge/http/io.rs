@@ -393,4 +393,49 @@ mod tests {
         connection.close_when_idle();
         assert_eq!(end_of(&mut io).await, io::ErrorKind::UnexpectedEof);
     }
+
+    /// A byte each now and then, far longer than any deadline here.
+    const TRICKLE: Duration = Duration::from_millis(3);
+
+    #[tokio::test]
+    async fn case_h1_a_head_that_trickles_ends_at_the_head_deadline() {
+        let (mut io, mut client, _) = guarded(SHORT, NEVER, NEVER);
+        let begun = Instant::now();
+        let trickle = tokio::spawn(async move {
+            for byte in b"GET / HTTP/1.1\r\nX: ".iter().chain([b'x'; 2_000].iter()) {
+                if client.write_all(&[*byte]).await.is_err() {
+                    return;
+                }
+                sleep_until(Instant::now() + TRICKLE).await;
+            }
+        });
+        assert_eq!(end_of(&mut io).await, io::ErrorKind::TimedOut, "what came in between moves nothing");
+        assert!(begun.elapsed() >= SHORT);
+        trickle.abort();
+    }
+
+    #[tokio::test]
+    async fn case_h1_an_answer_that_is_taken_in_trickles_ends_at_the_write_deadline() {
+        let (mut io, mut client, _) = guarded(NEVER, NEVER, SHORT);
+        let begun = Instant::now();
+        let trickle = tokio::spawn(async move {
+            while client.read_u8().await.is_ok() {
+                sleep_until(Instant::now() + TRICKLE).await;
+            }
+        });
+        assert_eq!(io.write_all(&[0; 2_000]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() >= SHORT);
+        trickle.abort();
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_out_leaves_its_time_to_no_other() {
+        let (mut io, mut client, _) = guarded(NEVER, NEVER, NEVER);
+        let reading = tokio::spawn(async move { client.read_exact(&mut [0; 100]).await.map(|_| client) });
+        io.write_all(&[0; 100]).await.unwrap();
+        assert!(io.write.timer.is_some(), "it had to wait for the reader");
+        io.flush().await.unwrap();
+        assert!(io.write.timer.is_none());
+        reading.await.unwrap().unwrap();
+    }
 }

@@ -39,6 +39,32 @@ fn take(full_at: u64, now: u64, rate: Rate) -> Result<u64, Wait> {
     }
 }
 
+/// One bucket for everybody.
+pub(super) struct Bucket {
+    rate: Rate,
+    full_at: AtomicU64,
+}
+
+impl Bucket {
+    pub(super) fn new(rate: Rate) -> Self {
+        Self { rate, full_at: AtomicU64::new(0) }
+    }
+
+    /// Takes `tokens` at once, or none.
+    pub(super) fn take(&self, tokens: u32, now: MonoTime) -> Result<(), Wait> {
+        let many = |full_at: u64| (0..tokens).try_fold(full_at, |full_at, _| take(full_at, now.0, self.rate));
+        // A number of its own, so no ordering with other memory is needed.
+        let mut full_at = self.full_at.load(Ordering::Relaxed);
+        loop {
+            let next = many(full_at)?;
+            match self.full_at.compare_exchange_weak(full_at, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(seen) => full_at = seen,
+            }
+        }
+    }
+}
+
 /// Buckets that share: a fixed table indexed by a keyed hash. Two keys that meet share a budget; nothing ever grows.
 struct AtomicTable {
     rate: Rate,

@@ -45,6 +45,7 @@ pub(super) enum Endpoint {
     CompleteCommand,
     SettleCommand,
     Admission,
+    Page,
 }
 
 /// The methods that routes know. HEAD is served wherever GET is.
@@ -352,6 +353,10 @@ static DIRECTORY: &[Route] = &[
     Route {
         outcomes: &[Outcome { status: 200, schema: None, meaning: "This document." }],
         ..read(Endpoint::OpenApi, "/openapi.json", "openapi", "This document")
+    },
+    Route {
+        outcomes: &[Outcome { status: 200, schema: None, meaning: "HTML: a server browser and the server's state." }],
+        ..read(Endpoint::Page, "/", "page", "The web page")
     },
 ];
 

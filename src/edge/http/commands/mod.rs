@@ -86,7 +86,8 @@ pub(super) async fn handle(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, P
         | Endpoint::Live
         | Endpoint::Ready
         | Endpoint::Metrics
-        | Endpoint::OpenApi => Err(Problem::route_not_found()),
+        | Endpoint::OpenApi
+        | Endpoint::Page => Err(Problem::route_not_found()),
     }
 }
 

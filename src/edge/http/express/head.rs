@@ -3,7 +3,7 @@
 use crate::domain::{MonoTime, WallTime};
 use crate::edge::http::answer::{Answer, COMMIT, Cache, INSTANCE};
 use hyper::StatusCode;
-use hyper::header::{CONTENT_LENGTH, DATE, ETAG, HeaderName, HeaderValue, VARY};
+use hyper::header::{CONTENT_LENGTH, DATE, ETAG, HeaderName, HeaderValue};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Everything of a head but tag, commit, length and date.
@@ -15,11 +15,12 @@ pub(in crate::edge::http) struct Heads {
 
 impl Heads {
     /// For one instance; `varies` where the answer's headers depend on the origin.
-    pub(in crate::edge::http) fn new(instance: &HeaderValue, varies: Option<HeaderValue>) -> Self {
+    pub(in crate::edge::http) fn new(instance: &HeaderValue, varies: Option<&'static str>) -> Self {
         let rendered = |answer: Answer| {
-            let answer = answer.cache(Cache::PublicSecond).header(INSTANCE, instance.clone());
-            render(match &varies {
-                Some(varies) => answer.header(VARY, varies.clone()),
+            // Also what is not compressed depends on whether that was asked for.
+            let answer = answer.vary("Accept-Encoding").cache(Cache::PublicSecond).header(INSTANCE, instance.clone());
+            render(match varies {
+                Some(varies) => answer.vary(varies),
                 None => answer,
             })
         };

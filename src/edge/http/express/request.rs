@@ -1,5 +1,7 @@
 //! Which requests take the short way: a browse as games and browsers send it, and nothing that could be read in two ways.
 
+use crate::edge::http::compress::may_accept;
+
 /// Longest head that is looked at: longer ones are rare, and hyper reads them as well.
 const HEAD_BYTES_MAX: usize = 2 * 1024;
 /// Most header lines: browsers send about a dozen.
@@ -21,6 +23,7 @@ enum Line {
     Host,
     NoneMatch,
     Connection,
+    Encoding,
     /// No answer of a browse depends on it.
     Ignored,
     /// Something that only the long way knows.
@@ -29,10 +32,9 @@ enum Line {
 
 impl Line {
     fn of(name: &str) -> Self {
-        const IGNORED: [&str; 11] = [
+        const IGNORED: [&str; 10] = [
             "user-agent",
             "accept",
-            "accept-encoding",
             "accept-language",
             "cache-control",
             "pragma",
@@ -49,6 +51,8 @@ impl Line {
             Self::NoneMatch
         } else if is("connection") {
             Self::Connection
+        } else if is("accept-encoding") {
+            Self::Encoding
         } else if IGNORED.into_iter().any(is) || name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("sec-")) {
             Self::Ignored
         } else {
@@ -82,8 +86,10 @@ pub(super) fn recognise(bytes: &[u8]) -> Option<BrowseRequest<'_>> {
             Line::Host => hosts += 1,
             Line::NoneMatch if none_match.is_none() => none_match = Some(visible(line.value)?),
             Line::Connection if line.value.eq_ignore_ascii_case(b"keep-alive") => {}
+            // A compressed page is the long way's.
+            Line::Encoding if !may_accept(line.value) => {}
             Line::Ignored => {}
-            Line::NoneMatch | Line::Connection | Line::Other => return None,
+            Line::NoneMatch | Line::Connection | Line::Encoding | Line::Other => return None,
         }
     }
     (hosts == 1).then_some(BrowseRequest { tenant, query, none_match })
@@ -123,6 +129,7 @@ mod tests {
     fn a_browse_is_recognised() {
         let query = "protocol=arena%2F3&limit=5";
         assert_eq!(recognise(GOOD.as_bytes()), Some(BrowseRequest { tenant: "demo", query, none_match: None }));
+        assert!(is_short(&with_line("Accept-Encoding: identity, br")));
         let conditional = with_line("if-none-match: W/\"1\", \"2\"\r\nConnection: keep-alive\r\nSec-Fetch-Mode: cors");
         let found = recognise(conditional.as_bytes()).unwrap();
         assert_eq!((found.tenant, found.none_match), ("demo", Some("W/\"1\", \"2\"")));
@@ -141,6 +148,8 @@ mod tests {
             "Expect: 100-continue",
             "Upgrade: h2c",
             "Connection: close",
+            "Accept-Encoding: br, GZip",
+            "Accept-Encoding: *;q=0.1",
             "Host: y",
             "If-None-Match: \"1\"\r\nIf-None-Match: \"2\"",
             "If-None-Match: \u{e9}",

@@ -114,8 +114,9 @@ pub(super) async fn page(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem
     if let Some(commit) = query.min_commit {
         edge.service.await_commit(commit).await.map_err(|failure| refused_commit(call, failure))?;
     }
-    let page = edge.service.browse(&query.browse(), |page| answer(page, &query, call.headers()));
-    Ok(page.map_err(|failure| call.failed(failure))?.cache(cache(settings)))
+    let page = edge.service.browse(&query.browse(), |page| (answer(page, &query, call.headers()), page.digest()));
+    let (answer, tag) = page.map_err(|failure| call.failed(failure))?;
+    Ok(answer.cache(cache(settings)).compressed(&edge.compressor, call.headers(), tag, call.now.mono))
 }
 
 fn refused_commit(call: &Call<'_>, failure: Failure) -> Problem {

@@ -61,7 +61,18 @@ fn metrics_answer(text: String) -> Answer {
     Answer::rendered(StatusCode::OK, text).content_type(METRICS_CONTENT_TYPE)
 }
 
+/// Tells its content from pages, among those that are compressed; all of it is compared anyway.
+const OPENAPI_TAG: u64 = u64::MAX;
+const PAGE_TAG: u64 = u64::MAX - 1;
+
 pub(super) fn openapi(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem> {
     call.query()?;
-    Ok(Answer::rendered(StatusCode::OK, edge.openapi.clone()).cache(Cache::PublicHour))
+    let answer = Answer::rendered(StatusCode::OK, edge.openapi.clone()).cache(Cache::PublicHour);
+    Ok(answer.compressed(&edge.compressor, call.headers(), OPENAPI_TAG, call.now.mono))
+}
+
+/// The web page.
+pub(super) fn page(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem> {
+    call.query()?;
+    Ok(edge.page.answer().compressed(&edge.compressor, call.headers(), PAGE_TAG, call.now.mono))
 }

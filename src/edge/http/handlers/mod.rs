@@ -57,5 +57,6 @@ pub(super) async fn handle(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, P
         | Endpoint::CompleteCommand
         | Endpoint::SettleCommand
         | Endpoint::Admission => commands::handle(edge, call).await,
+        Endpoint::Page => health::page(edge, call),
     }
 }
