@@ -190,8 +190,10 @@ fn the_threat_model_names_tests_that_exist() {
     let code: String =
         ["src", "tests"].iter().flat_map(|folder| files(folder, ".rs")).map(|path| read(&path)).collect();
     let exists = |name: &str| {
-        let mut after = code.split(&format!("fn {name}")).skip(1);
-        after.any(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_'))
+        let definition = format!("fn {name}");
+        code.split(&definition)
+            .skip(1)
+            .any(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_'))
     };
     let text = read("docs/threat-model.md");
     let is_test = |name: &&str| {
