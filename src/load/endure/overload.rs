@@ -4,7 +4,7 @@
 //! Then ten times the most that was is meant to begin, over so many connections that hundreds of requests wait for the server
 //! at any time; a request that could not begin in time is a player who gave up, and is counted as unsent.
 
-use super::plain;
+use super::plain::{self, Answer};
 use super::server::{EndureError, Figures, PRESENCE, Served, system};
 use super::soak::mib;
 use super::verdict::Verdict;
@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const RESIDENT_SLACK: u64 = 4 << 20;
 /// Share of the overload after which memory has the size that it needs.
 const GROWN_AFTER: f64 = 0.5;
+/// Between two requests of the one who waits to be refused.
+const PROBE: Duration = Duration::from_millis(20);
 /// What the default limits let one source browse a second, and the most of it that is asked for.
 const BROWSING_PER_S: f64 = 2_000.0;
 /// Guests from one source at once, by the default limits, are a hundred: two for each connection.
@@ -41,19 +43,19 @@ const LIMITED_CONNECTIONS: usize = 32;
 /// A no costs the server at most so much of what a yes costs.
 const REFUSAL_COST_MAX: f64 = 1.5;
 
-/// No limiter of rates, and lifetimes that end within the run unless hosts are heard.
+/// No limiter of rates, and lifetimes of ten seconds: whoever is not heard is gone within the run.
 const CONFIG: &str = "
 [operator]
 keys = [\"an-operator-who-never-calls\"]
 
 [lease]
-ttl_ms = 4000
+ttl_ms = 10000
 ttl_min_ms = 1000
-ttl_max_ms = 4000
-unproven_window_ms = 4000
+ttl_max_ms = 10000
+unproven_window_ms = 10000
 
 [presence]
-ttl_ms = 4000
+ttl_ms = 10000
 
 [rates]
 guests_per_s = 1000000
@@ -119,9 +121,11 @@ pub(crate) async fn run(
     progress("beyond the limits of one source");
     let limited = Served::start(LIMITED_CONFIG)?;
     let load = Load { served: &limited, mix: Mix::only(Kind::Browse), length: options.length };
-    let refused =
-        load.put(BROWSING_PER_S * TIMES, LIMITED_CONNECTIONS, LIMITED_CONNECTIONS, stop.as_mut(), progress).await?;
-    judge_refusals(&mut verdict, &limited, &peak, &refused)?;
+    let probe = Probe::start(&limited)?;
+    let over = BROWSING_PER_S * TIMES;
+    let refused = load.put(over, LIMITED_CONNECTIONS, LIMITED_CONNECTIONS, stop.as_mut(), progress).await;
+    let refusal = probe.end();
+    judge_refusals(&mut verdict, &peak, &refused?, refusal);
     Ok(verdict)
 }
 
@@ -273,30 +277,50 @@ fn judge_seen(verdict: &mut Verdict, before: &Figures, seen: &Seen, left: u64) {
     verdict.claim("resident memory does not grow", resident, seen.last <= seen.grown + RESIDENT_SLACK);
 }
 
-fn judge_refusals(verdict: &mut Verdict, limited: &Served, peak: &Report, refused: &Report) -> Result<(), EndureError> {
+fn judge_refusals(verdict: &mut Verdict, peak: &Report, refused: &Report, refusal: Option<Answer>) {
     let seen = format!("{} of {}", table::rate(refused.goodput()), table::rate(BROWSING_PER_S));
     verdict.claim("one source gets what it may", seen, refused.goodput() >= BROWSING_PER_S * GOODPUT_MIN);
     let codes = refused.codes();
     let is_typed = codes == ["rate_limited"] && refused.failed() == 0;
     verdict.claim("refusals are typed", format!("{} {codes:?}", refused.refusals()), is_typed);
-    let path = format!("/v1/tenants/{}/listings?protocol=load%2F0", super::TENANT);
-    // The bucket is empty: four in a row at the latest say so.
-    let ask = || plain::ask(limited.http, "GET", &path, &[], "").map_err(system("one more request"));
-    let mut no = ask()?;
-    for _ in 0..BROWSING_PER_S as u64 * 4 {
-        if no.status == 429 {
-            break;
-        }
-        no = ask()?;
-    }
-    let retry = no.header("retry-after").unwrap_or("none");
-    let is_told = no.status == 429 && retry.parse::<u64>().is_ok_and(|seconds| seconds >= 1);
-    verdict.claim("refusals say when to come back", format!("{}, Retry-After: {retry}", no.status), is_told);
-    let (yes, no) = (peak.cpu_per_answer(), refused.cpu_per_answer());
-    if let (Some(yes), Some(no)) = (yes, no) {
+    let retry = refusal.as_ref().and_then(|answer| answer.header("retry-after")).unwrap_or("none");
+    let is_told = retry.parse::<u64>().is_ok_and(|seconds| seconds >= 1);
+    verdict.claim("refusals say when to come back", format!("Retry-After: {retry}"), is_told);
+    if let (Some(yes), Some(no)) = (peak.cpu_per_answer(), refused.cpu_per_answer()) {
         let seen = format!("{:.1} us of CPU, an answer of the peak's mix {:.1} us", no * 1e6, yes * 1e6);
         verdict.claim("refusals are cheap", seen, no <= yes * REFUSAL_COST_MAX);
     }
     verdict.note(format!("one source:\n{}", refused.text()));
-    Ok(())
+}
+
+/// Asks like everybody else, beside the load, until it is refused.
+struct Probe {
+    enough: Arc<AtomicBool>,
+    asking: std::thread::JoinHandle<Option<Answer>>,
+}
+
+impl Probe {
+    fn start(served: &Served) -> Result<Self, EndureError> {
+        let enough = Arc::new(AtomicBool::new(false));
+        let (server, flag) = (served.http, Arc::clone(&enough));
+        let path = format!("/v1/tenants/{}/listings?protocol=load%2F0", super::TENANT);
+        let ask = move || {
+            // A flag and nothing else is told through it.
+            while !flag.load(Ordering::Relaxed) {
+                let answer = plain::ask(server, "GET", &path, &[], "").ok();
+                if let Some(refusal) = answer.filter(|answer| answer.status == 429) {
+                    return Some(refusal);
+                }
+                std::thread::sleep(PROBE);
+            }
+            None
+        };
+        let asking = std::thread::Builder::new().name("probe".to_owned()).spawn(ask).map_err(system("a thread"))?;
+        Ok(Self { enough, asking })
+    }
+
+    fn end(self) -> Option<Answer> {
+        self.enough.store(true, Ordering::Relaxed);
+        self.asking.join().ok().flatten()
+    }
 }

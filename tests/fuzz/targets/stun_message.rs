@@ -75,7 +75,9 @@ fn judge(raw: &[u8]) {
     read_all(&message);
     assert!((HEADER_BYTES..=MESSAGE_BYTES_MAX).contains(&raw.len()));
     let holds = message.verify_integrity(&*KEY);
-    assert_eq!(holds, integrity_holds(raw, &CREDENTIALS), "{raw:02x?}");
+    if let Some(verdict) = integrity_holds(raw, &CREDENTIALS) {
+        assert_eq!(holds, verdict, "{raw:02x?}");
+    }
     // They refuse a wrong fingerprint while they parse.
     let Ok(theirs) = theirs else { return };
     assert_eq!(theirs.method().value(), message.method().bits());
