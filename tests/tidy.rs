@@ -230,8 +230,9 @@ fn the_threat_model_names_tests_that_exist() {
         ["src", "tests"].iter().flat_map(|folder| files(folder, ".rs")).map(|path| read(&path)).collect();
     let exists = |name: &str| {
         let definition = format!("fn {name}");
-        let mut after = code.split(&definition).skip(1);
-        after.any(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_'))
+        code.split(&definition)
+            .skip(1)
+            .any(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_'))
     };
     let text = read("docs/threat-model.md");
     let is_test = |name: &&str| {

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 /// Drive a server of its own at ten times what it can do
 ///
-/// Measures the peak, then means to begin ten times as many requests, then asks one source's limits for ten times what they
+/// Looks for the peak, then means to begin ten times as many requests, then asks one source's limits for ten times what they
 /// give. Ends with a table of claims.
 #[derive(clap::Args, Debug)]
 #[command(
     after_long_help = "Exit codes: 0 every claim holds; 1 one does not, or nothing was found out; 130 ended by Ctrl-C"
 )]
 pub(crate) struct OverloadArgs {
-    /// Length of each of the three loads
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    /// Length of each load
+    #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = seconds)]
     seconds: f64,
     /// The result as JSON on standard output
     #[arg(long)]

@@ -22,6 +22,9 @@ const GAUGES: [&str; 6] = [
     "rendezvous_http_long_polls",
 ];
 
+/// The gauge of presences.
+pub(super) const PRESENCE: &str = "rendezvous_store_records{resource=\"presence\"}";
+
 /// Why nothing was found out.
 #[derive(Debug)]
 pub(crate) enum EndureError {
@@ -80,7 +83,7 @@ impl Figures {
 pub(super) struct Served {
     child: Child,
     pub(super) http: SocketAddr,
-    pub(super) metrics: SocketAddr,
+    metrics: SocketAddr,
     /// Kept, so that the file lives as long as the process.
     _config: NamedTempFile,
 }
@@ -114,16 +117,36 @@ impl Served {
         self.child.id()
     }
 
+    /// Who looks at it, also from another thread.
+    pub(super) fn looker(&self) -> Looker {
+        Looker { metrics: self.metrics, pid: self.pid() }
+    }
+
     /// What it holds now.
     pub(super) fn figures(&self) -> Result<Figures, EndureError> {
-        let answer = plain::ask(self.metrics, "GET", "/metrics", &[], "").map_err(system("reading the metrics"))?;
-        let proc = |what: &str| format!("/proc/{}/{what}", self.pid());
+        self.looker().figures()
+    }
+}
+
+/// Looks at a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looker {
+    metrics: SocketAddr,
+    pid: u32,
+}
+
+impl Looker {
+    /// What it holds now.
+    pub(super) fn figures(&self) -> Result<Figures, EndureError> {
+        let proc = |what: &str| format!("/proc/{}/{what}", self.pid);
         let status = std::fs::read_to_string(proc("status")).map_err(system("/proc/PID/status"))?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse::<u64>().ok()
         };
+        // Before the connection of the request below: the server may close its end after this one.
         let files = std::fs::read_dir(proc("fd")).map_err(system("/proc/PID/fd"))?.count();
+        let answer = plain::ask(self.metrics, "GET", "/metrics", &[], "").map_err(system("reading the metrics"))?;
         Ok(Figures {
             gauges: gauges(&answer.body),
             files: files as u64,

@@ -98,7 +98,12 @@ fn normalised(answered: &[u8]) -> Vec<u8> {
 
 /// A body has no line breaks, so the status line of the next answer stands at its end.
 fn is_status(line: &str) -> bool {
-    line.contains("HTTP/1.1 ") || line.contains("HTTP/1.0 ")
+    let version = line.rfind("HTTP/1.").and_then(|at| line.get(at + "HTTP/1.".len()..));
+    // A minor version, three digits, and the reason.
+    version.and_then(|rest| rest.get(1..)).is_some_and(|rest| {
+        let code = rest.strip_prefix(' ').and_then(|rest| rest.get(..4));
+        code.is_some_and(|code| code.ends_with(' ') && code[..3].bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 fn settings() -> HttpSettings {

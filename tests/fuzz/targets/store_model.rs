@@ -26,8 +26,11 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 /// Steps of the longest script: short ones are run more often, and what they do is up to the input.
 const STEPS_MAX: usize = 60;
 
+/// More than the longest script draws: samplers that reject would ask for ever where only zeros are left.
+const RANDOMNESS_BYTES: usize = 64 * 1024;
+
 fuzz_target!(|data: &[u8]| {
-    let rng = TestRng::from_seed(RngAlgorithm::PassThrough, data);
+    let rng = TestRng::from_seed(RngAlgorithm::PassThrough, &randomness(data));
     let mut runner = TestRunner::new_with_rng(Config { failure_persistence: None, ..Config::default() }, rng);
     let Ok(drawn) = script::script(STEPS_MAX).new_tree(&mut runner) else { return };
     let (sequence_optional, ops) = drawn.current();
@@ -35,3 +38,18 @@ fuzz_target!(|data: &[u8]| {
     ops.iter().for_each(|op| play.step(op));
     play.finish();
 });
+
+/// The input, and behind it what follows from its length: the fuzzer decides as much as it has bytes for.
+fn randomness(data: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(RANDOMNESS_BYTES);
+    bytes.extend_from_slice(&data[..data.len().min(RANDOMNESS_BYTES)]);
+    let mut state = data.len() as u64;
+    while bytes.len() < RANDOMNESS_BYTES {
+        // SplitMix64.
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bytes.extend_from_slice(&(mixed ^ (mixed >> 31)).to_le_bytes());
+    }
+    bytes
+}

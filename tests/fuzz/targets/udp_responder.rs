@@ -5,10 +5,13 @@
 //! address that its owner has not bound, and nobody unproven is sent more than the budget.
 #![no_main]
 
+#[path = "../world/oracle.rs"]
+mod oracle;
 #[path = "../world/mod.rs"]
 mod world;
 
 use libfuzzer_sys::fuzz_target;
+use oracle::integrity_holds;
 use rendezvous::credentials::{REALM, Secret, host_username, joiner_username, long_term_key, presence_username};
 use rendezvous::domain::details::DetailsInput;
 use rendezvous::domain::{
@@ -56,9 +59,8 @@ impl Credential {
     fn holds(&self, bytes: &[u8]) -> bool {
         let credentials =
             other::LongTermKeyCredentials::new(self.username.clone(), self.password.expose().into(), REALM.into());
-        other::Message::from_bytes(bytes).is_ok_and(|message| {
-            message.validate_integrity(&credentials.into()) == Ok(other::IntegrityAlgorithm::Sha256)
-        })
+        let ours = || Message::parse(bytes).is_ok_and(|message| message.verify_integrity(&self.key()));
+        integrity_holds(bytes, &credentials.into()).unwrap_or_else(ours)
     }
 }
 
