@@ -112,8 +112,8 @@ fn read_all(
     model: &Model,
     commit: u64,
 ) -> Result<(), String> {
-    let others = here.iter().filter(|at| Some(**at) != writer);
-    others.map(|at| reads(history, *at, windows[*at], model, commit)).collect()
+    let mut others = here.iter().filter(|at| Some(**at) != writer);
+    others.try_for_each(|at| reads(history, *at, windows[*at], model, commit))
 }
 
 /// An accepted answer that changed nothing, or a page: as of its commit, and not older than real time allows.

@@ -58,7 +58,7 @@ pub(super) async fn send(edge: &Edge, commands: &Commands, call: &mut Call<'_>) 
             let request = GateResponseRequest { session, key, attempt_id, admit, apply_within };
             plane.gate_response(&by, request).await
         }
-        kind => {
+        kind @ (KindName::Input | KindName::Interrupt | KindName::Restore | KindName::Create) => {
             let payload = convert::payload(body.payload).map_err(Problem::invalid_field)?;
             match kind {
                 KindName::Interrupt => {
