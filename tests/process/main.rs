@@ -6,6 +6,7 @@
 mod ceilings;
 mod child;
 mod clients;
+mod commands;
 mod datagrams;
 mod documents;
 mod drain;
@@ -16,6 +17,9 @@ mod indistinct;
 mod introductions;
 mod load;
 mod polls;
+#[cfg(feature = "postgres")]
+#[path = "../admission/support/postgres.rs"]
+mod postgres;
 mod retries;
 mod secrets;
 mod server;
