@@ -6,7 +6,6 @@
 mod ceilings;
 mod child;
 mod clients;
-mod commands;
 mod datagrams;
 mod documents;
 mod drain;
@@ -17,11 +16,11 @@ mod indistinct;
 mod introductions;
 mod load;
 mod polls;
-#[cfg(feature = "postgres")]
 #[path = "../admission/support/postgres.rs"]
 mod postgres;
 mod retries;
 mod secrets;
 mod server;
+mod sigkill;
 mod three;
 mod udp;
