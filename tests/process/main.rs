@@ -25,6 +25,7 @@ mod postgres;
 mod retries;
 mod secrets;
 mod server;
+mod sigkill;
 mod three;
 mod transport;
 mod udp;
