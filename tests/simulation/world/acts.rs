@@ -9,13 +9,15 @@ use crate::server::{Server, limits};
 use crate::truth::{OPERATOR, Truth};
 use rendezvous::domain::*;
 use rendezvous::service::{Caller, NamedSubject};
-use rendezvous::stun::{AttributeType, Class, Message, MessageBuilder, Method};
+use rendezvous::stun::{AttributeType, Class, FINGERPRINT_ATTRIBUTE_BYTES, Message, MessageBuilder, Method};
 use std::net::SocketAddr;
 
 /// A day of the wall clock.
 const DAY_MS: i64 = 86_400_000;
 /// Bytes of MESSAGE-INTEGRITY-SHA256 and FINGERPRINT at a datagram's end: what is before them is covered.
 const SEAL_BYTES: usize = 44;
+/// RFC 8489 section 14.7.
+const FINGERPRINT_XOR: u32 = 0x5354_554E;
 
 impl World {
     pub(super) fn act(&mut self, act: Act) {
@@ -214,6 +216,7 @@ impl World {
                 let covered = flight.bytes.len().saturating_sub(SEAL_BYTES).max(1);
                 let place = rng.below(covered as u64) as usize;
                 flight.bytes[place] ^= 1 << rng.below(8);
+                renew_fingerprint(&mut flight.bytes);
             }
         }
         self.report.replayed += 1;
@@ -252,6 +255,14 @@ impl World {
         let is_for = |to: SocketAddr| self.network.is_current(actor, to);
         let to = if is_for(seen.from) { seen.from } else { return };
         self.network.fly(Flight { from, to, bytes, origin: Origin::Attacker }, now, &rng);
+    }
+}
+
+/// FINGERPRINT is no secret: whoever turns a bit makes it right again.
+fn renew_fingerprint(bytes: &mut [u8]) {
+    if let Some(end) = bytes.len().checked_sub(FINGERPRINT_ATTRIBUTE_BYTES) {
+        let value = crc32fast::hash(&bytes[..end]) ^ FINGERPRINT_XOR;
+        bytes[end + 4..].copy_from_slice(&value.to_be_bytes());
     }
 }
 
