@@ -52,7 +52,7 @@ impl World {
             Act::Restart(down_ms) => self.restart(down_ms),
             Act::Poison(while_stamping) => self.poison(while_stamping),
             Act::Replay(again) => self.replay(again),
-            Act::Forge(actor) => self.forge(actor),
+            Act::Forge => self.forge(),
             Act::Contend => self.contend(),
         }
     }
@@ -224,12 +224,15 @@ impl World {
     }
 
     /// Something that the server never said, seemingly from it: whoever can see a request can write such an answer.
-    fn forge(&mut self, actor: usize) {
+    fn forge(&mut self) {
         let Some(seen) = self.network.captured(&self.rng) else { return };
         let Ok(request) = Message::parse(&seen.bytes) else { return };
         let (now, rng) = (self.now(), self.rng.clone());
         let stranger = |message: MessageBuilder| message.xor_address(AttributeType::RV_PEER_ADDRESS, STRANGER);
-        let attempt = self.parties.keys().next_back().map_or(0, |attempt| attempt.0);
+        let name = request.text(AttributeType::USERNAME).ok().flatten().unwrap_or("p1.nobody").to_owned();
+        // The attempt that the request names, so that a client which believes this has a use for it.
+        let named = name.rsplit('.').next().and_then(AttemptId::parse);
+        let attempt = named.or_else(|| self.parties.keys().next_back().copied()).map_or(0, |attempt| attempt.0);
         let message = match rng.below(4) {
             0 => MessageBuilder::new(Class::Error, Method::BINDING, request.transaction())
                 .error_code(if rng.chance(500) { 401 } else { 438 })
@@ -242,19 +245,14 @@ impl World {
             2 => MessageBuilder::new(Class::Error, Method::BINDING, request.transaction())
                 .error_code(403)
                 .u16(AttributeType::RV_REASON, 1),
-            _ => {
-                let name = request.text(AttributeType::USERNAME).ok().flatten().unwrap_or("p1.nobody").to_owned();
-                stranger(MessageBuilder::new(Class::Indication, Method::INTRODUCE, request.transaction()))
-                    .text(AttributeType::USERNAME, &name)
-                    .id(AttributeType::RV_INTRODUCTION, attempt)
-            }
+            _ => stranger(MessageBuilder::new(Class::Indication, Method::INTRODUCE, request.transaction()))
+                .text(AttributeType::USERNAME, &name)
+                .id(AttributeType::RV_INTRODUCTION, attempt),
         };
         let message = if rng.chance(500) { message.integrity(&[rng.next() as u8; 32]) } else { message };
         let bytes = message.fingerprint().finish().expect("a short message");
         let from = if seen.from.is_ipv4() { SERVER_V4 } else { SERVER_V6 };
-        let is_for = |to: SocketAddr| self.network.is_current(actor, to);
-        let to = if is_for(seen.from) { seen.from } else { return };
-        self.network.fly(Flight { from, to, bytes, origin: Origin::Attacker }, now, &rng);
+        self.network.fly(Flight { from, to: seen.from, bytes, origin: Origin::Attacker }, now, &rng);
     }
 }
 

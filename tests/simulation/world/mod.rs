@@ -92,6 +92,23 @@ pub(crate) fn simulate(plan: &Plan, trace: bool) -> Report {
     })
 }
 
+/// Whether a long poll waits for this.
+fn concerns(event: &Event, request: &Request) -> bool {
+    match (event, request) {
+        (
+            Event::AttemptEnded { attempt, .. } | Event::AttemptChanged { attempt, .. },
+            Request::Watch { attempt: of, .. },
+        ) => attempt == of,
+        (Event::Introduced(introduction), Request::Watch { attempt, .. }) => introduction.attempt == *attempt,
+        (
+            Event::AttemptCreated { listing, .. } | Event::ListingEnded { listing, .. },
+            Request::Offers { listing: of, .. },
+        ) => listing == of,
+        (Event::DrainBegan { .. } | Event::Drained, Request::Watch { .. } | Request::Offers { .. }) => true,
+        _ => false,
+    }
+}
+
 impl World {
     fn new(plan: Plan, trace: bool) -> Self {
         let (clock, rng) = (ManualClock::new(), Rng::new(!plan.seed));
@@ -255,6 +272,11 @@ impl World {
         let events = server.watch.take_events();
         self.truth.events(&events, now);
         self.report.count_events(&events);
+        let waiting = self.calls.iter().filter(|call| !call.task.is_new() && !call.task.is_woken());
+        for call in waiting {
+            let sleeps = events.iter().find(|event| concerns(event, &call.request));
+            assert!(sleeps.is_none(), "a poll sleeps through {sleeps:?}: {:?}", call.request);
+        }
     }
 
     /// Lets one actor do something, and sends what it wants to ask.
