@@ -166,6 +166,20 @@ fn decide(state: &mut State, command: &Command) -> Result<Said, Rejection> {
             listing.sequence = presence.sequence;
             Ok(Said::Done)
         }
+        Command::Revoke(_) => {
+            state.is_revoked = true;
+            let attempts = state.listing.as_ref().map_or(0, |listing| u32::from(listing.attempt.is_some()));
+            let listings = u32::from(state.end_listing().is_some());
+            Ok(Said::Removed(listings, attempts))
+        }
+        Command::LiftRevocation(_) => Ok(Said::Lifted(std::mem::take(&mut state.is_revoked))),
+        Command::Query(Query::Lease(proof)) => Ok(Said::Version(state.owned(proof)?.version)),
+        other => decide_attempt(state, other),
+    }
+}
+
+fn decide_attempt(state: &mut State, command: &Command) -> Result<Said, Rejection> {
+    match command {
         Command::CreateAttempt(create) => {
             let listing = state.listing.as_mut().filter(|it| it.id == create.listing && it.sequence.is_some());
             let listing = listing.ok_or(Rejection::NotFound)?;
@@ -195,14 +209,6 @@ fn decide(state: &mut State, command: &Command) -> Result<Said, Rejection> {
             }
             if state.has_ended(close.attempt) { Ok(Said::Done) } else { Err(Rejection::NotFound) }
         }
-        Command::Revoke(_) => {
-            state.is_revoked = true;
-            let attempts = state.listing.as_ref().map_or(0, |listing| u32::from(listing.attempt.is_some()));
-            let listings = u32::from(state.end_listing().is_some());
-            Ok(Said::Removed(listings, attempts))
-        }
-        Command::LiftRevocation(_) => Ok(Said::Lifted(std::mem::take(&mut state.is_revoked))),
-        Command::Query(Query::Lease(proof)) => Ok(Said::Version(state.owned(proof)?.version)),
         Command::Query(Query::Attempt { attempt, .. }) => {
             if let Some(attempt) = state.attempt(*attempt) {
                 let own = attempt.bound[Role::Joiner.index()].is_some();

@@ -228,6 +228,11 @@ impl<T> Task<T> {
     pub(crate) fn is_new(&self) -> bool {
         self.is_new
     }
+
+    /// Whether somebody has woken it since it was last looked at.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken.0.load(Ordering::SeqCst)
+    }
 }
 
 /// What becomes of a request on its way.

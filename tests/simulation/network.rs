@@ -160,11 +160,6 @@ impl Network {
         self.places[actor].sockets.iter().any(|socket| socket.inner == address || socket.past.contains(&address))
     }
 
-    /// Whether the address is an actor's now.
-    pub(crate) fn is_current(&self, actor: usize, address: SocketAddr) -> bool {
-        self.places[actor].sockets.iter().any(|socket| socket.outer == address)
-    }
-
     /// Sends from an actor; without a socket of the family nothing happens.
     pub(crate) fn send(&mut self, actor: usize, to: SocketAddr, bytes: &[u8], now: MonoTime, rng: &Rng) {
         let lan = self.places[actor].lan;

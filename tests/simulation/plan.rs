@@ -98,7 +98,7 @@ pub(crate) enum Act {
     /// A datagram of the past, again: from elsewhere, from its own source, or with a bit turned.
     Replay(Again),
     /// A challenge or an introduction that the server never sent.
-    Forge(usize),
+    Forge,
     /// Several calls meet in the lane.
     Contend,
 }
@@ -230,7 +230,7 @@ fn act(rng: &Rng, knobs: &Knobs) -> Act {
         162..=167 => Act::Replay(Again::Elsewhere),
         168..=170 => Act::Replay(Again::SameSource),
         171..=174 => Act::Replay(Again::Turned),
-        175..=178 => Act::Forge(anybody),
+        175..=178 => Act::Forge,
         179..=190 => Act::Contend,
         _ => Act::Nothing,
     }

@@ -9,13 +9,15 @@ use crate::server::{Server, limits};
 use crate::truth::{OPERATOR, Truth};
 use rendezvous::domain::*;
 use rendezvous::service::{Caller, NamedSubject};
-use rendezvous::stun::{AttributeType, Class, Message, MessageBuilder, Method};
+use rendezvous::stun::{AttributeType, Class, FINGERPRINT_ATTRIBUTE_BYTES, Message, MessageBuilder, Method};
 use std::net::SocketAddr;
 
 /// A day of the wall clock.
 const DAY_MS: i64 = 86_400_000;
 /// Bytes of MESSAGE-INTEGRITY-SHA256 and FINGERPRINT at a datagram's end: what is before them is covered.
 const SEAL_BYTES: usize = 44;
+/// RFC 8489 section 14.7.
+const FINGERPRINT_XOR: u32 = 0x5354_554E;
 
 impl World {
     pub(super) fn act(&mut self, act: Act) {
@@ -50,7 +52,7 @@ impl World {
             Act::Restart(down_ms) => self.restart(down_ms),
             Act::Poison(while_stamping) => self.poison(while_stamping),
             Act::Replay(again) => self.replay(again),
-            Act::Forge(actor) => self.forge(actor),
+            Act::Forge => self.forge(),
             Act::Contend => self.contend(),
         }
     }
@@ -214,6 +216,7 @@ impl World {
                 let covered = flight.bytes.len().saturating_sub(SEAL_BYTES).max(1);
                 let place = rng.below(covered as u64) as usize;
                 flight.bytes[place] ^= 1 << rng.below(8);
+                renew_fingerprint(&mut flight.bytes);
             }
         }
         self.report.replayed += 1;
@@ -221,12 +224,15 @@ impl World {
     }
 
     /// Something that the server never said, seemingly from it: whoever can see a request can write such an answer.
-    fn forge(&mut self, actor: usize) {
+    fn forge(&mut self) {
         let Some(seen) = self.network.captured(&self.rng) else { return };
         let Ok(request) = Message::parse(&seen.bytes) else { return };
         let (now, rng) = (self.now(), self.rng.clone());
         let stranger = |message: MessageBuilder| message.xor_address(AttributeType::RV_PEER_ADDRESS, STRANGER);
-        let attempt = self.parties.keys().next_back().map_or(0, |attempt| attempt.0);
+        let name = request.text(AttributeType::USERNAME).ok().flatten().unwrap_or("p1.nobody").to_owned();
+        // The attempt that the request names, so that a client which believes this has a use for it.
+        let named = name.rsplit('.').next().and_then(AttemptId::parse);
+        let attempt = named.or_else(|| self.parties.keys().next_back().copied()).map_or(0, |attempt| attempt.0);
         let message = match rng.below(4) {
             0 => MessageBuilder::new(Class::Error, Method::BINDING, request.transaction())
                 .error_code(if rng.chance(500) { 401 } else { 438 })
@@ -239,19 +245,22 @@ impl World {
             2 => MessageBuilder::new(Class::Error, Method::BINDING, request.transaction())
                 .error_code(403)
                 .u16(AttributeType::RV_REASON, 1),
-            _ => {
-                let name = request.text(AttributeType::USERNAME).ok().flatten().unwrap_or("p1.nobody").to_owned();
-                stranger(MessageBuilder::new(Class::Indication, Method::INTRODUCE, request.transaction()))
-                    .text(AttributeType::USERNAME, &name)
-                    .id(AttributeType::RV_INTRODUCTION, attempt)
-            }
+            _ => stranger(MessageBuilder::new(Class::Indication, Method::INTRODUCE, request.transaction()))
+                .text(AttributeType::USERNAME, &name)
+                .id(AttributeType::RV_INTRODUCTION, attempt),
         };
         let message = if rng.chance(500) { message.integrity(&[rng.next() as u8; 32]) } else { message };
         let bytes = message.fingerprint().finish().expect("a short message");
         let from = if seen.from.is_ipv4() { SERVER_V4 } else { SERVER_V6 };
-        let is_for = |to: SocketAddr| self.network.is_current(actor, to);
-        let to = if is_for(seen.from) { seen.from } else { return };
-        self.network.fly(Flight { from, to, bytes, origin: Origin::Attacker }, now, &rng);
+        self.network.fly(Flight { from, to: seen.from, bytes, origin: Origin::Attacker }, now, &rng);
+    }
+}
+
+/// FINGERPRINT is no secret: whoever turns a bit makes it right again.
+fn renew_fingerprint(bytes: &mut [u8]) {
+    if let Some(end) = bytes.len().checked_sub(FINGERPRINT_ATTRIBUTE_BYTES) {
+        let value = crc32fast::hash(&bytes[..end]) ^ FINGERPRINT_XOR;
+        bytes[end + 4..].copy_from_slice(&value.to_be_bytes());
     }
 }
 

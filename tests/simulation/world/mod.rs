@@ -3,29 +3,26 @@
 mod acts;
 mod calm;
 mod contend;
+mod look;
+mod post;
 mod udp;
 
-use crate::actors::{Claim, Host, Joiner, PROTOCOL, Turn};
-use crate::calls::{Answer, Call, Fate, Granted, Request, Task, serve};
+use crate::actors::{Claim, Host, Joiner, Turn};
+use crate::calls::{Answer, Call, Request};
 use crate::network::Network;
 use crate::plan::{Pass, Plan, Step};
 use crate::report::Report;
 use crate::rng::Rng;
 use crate::server::{PUBLISH_MS, Server, limits};
 use crate::support::ManualClock;
-use crate::truth::{Asker, OPERATOR, Truth};
+use crate::truth::{OPERATOR, Truth};
 use rendezvous::domain::*;
-use rendezvous::service::Caller;
-use rendezvous::service::view::{Availability, BrowseQuery};
+use rendezvous::service::view::Availability;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long a client waits for an answer, beyond what it asked the server to wait.
-const PATIENCE_MS: u64 = 2_000;
 /// Turns of the scheduler within one step: far more than any step needs.
 const TURNS_MAX: usize = 20_000;
-/// The last listings, each looked up by its id after each step.
-const LOOKED_UP: usize = 6;
 /// Of no actor's life: an answer that nobody hears.
 const NOBODYS: u32 = u32::MAX;
 
@@ -93,6 +90,23 @@ pub(crate) fn simulate(plan: &Plan, trace: bool) -> Report {
         world.end().await;
         world.report
     })
+}
+
+/// Whether a long poll waits for this.
+fn concerns(event: &Event, request: &Request) -> bool {
+    match (event, request) {
+        (
+            Event::AttemptEnded { attempt, .. } | Event::AttemptChanged { attempt, .. },
+            Request::Watch { attempt: of, .. },
+        ) => attempt == of,
+        (Event::Introduced(introduction), Request::Watch { attempt, .. }) => introduction.attempt == *attempt,
+        (
+            Event::AttemptCreated { listing, .. } | Event::ListingEnded { listing, .. },
+            Request::Offers { listing: of, .. },
+        ) => listing == of,
+        (Event::DrainBegan { .. } | Event::Drained, Request::Watch { .. } | Request::Offers { .. }) => true,
+        _ => false,
+    }
 }
 
 impl World {
@@ -258,6 +272,11 @@ impl World {
         let events = server.watch.take_events();
         self.truth.events(&events, now);
         self.report.count_events(&events);
+        let waiting = self.calls.iter().filter(|call| !call.task.is_new() && !call.task.is_woken());
+        for call in waiting {
+            let sleeps = events.iter().find(|event| concerns(event, &call.request));
+            assert!(sleeps.is_none(), "a poll sleeps through {sleeps:?}: {:?}", call.request);
+        }
     }
 
     /// Lets one actor do something, and sends what it wants to ask.
@@ -306,194 +325,6 @@ impl World {
                 self.connected.insert((attempt, actor));
                 self.report.connected += 1;
             }
-        }
-    }
-
-    /// Sends a request, on a way on which it or its answer may be lost.
-    fn send(&mut self, who: usize, life: u32, request: Request, pause_ms: u64) {
-        let knobs = &self.plan.knobs;
-        let starts = self.now().plus_ms(pause_ms + if self.is_calm { 0 } else { self.rng.below(knobs.slow_ms) / 2 });
-        let wait_ms = match &request {
-            Request::Offers { wait_ms, .. } | Request::Watch { wait_ms, .. } => *wait_ms,
-            _ => 0,
-        };
-        let fate = match self.rng.below(1_000) {
-            _ if self.is_calm => Fate::Answered,
-            chance if chance < knobs.request_lost => Fate::RequestLost,
-            chance if chance < knobs.request_lost + knobs.answer_lost => Fate::AnswerLost,
-            _ => Fate::Answered,
-        };
-        let (task, fate) = match &self.server {
-            Some(server) => {
-                let principal = server.service.principal(tenant_of(who), &name_of(who));
-                let caller = Caller { principal, guest_source: None };
-                (Task::new(serve(server.service.clone(), caller, request.clone())), fate)
-            }
-            None => (Task::new(std::future::pending()), Fate::RequestLost),
-        };
-        self.report.calls += 1;
-        self.calls.push(Call {
-            who,
-            life,
-            request,
-            task,
-            fate,
-            starts,
-            gives_up: starts.plus_ms(wait_ms + PATIENCE_MS),
-        });
-    }
-
-    /// Every call goes on as far as it can; those that nobody waits for any more are dropped.
-    fn run_calls(&mut self) {
-        let now = self.now();
-        let mut position = 0;
-        while let Some(call) = self.calls.get_mut(position) {
-            let is_due = call.starts <= now && call.fate != Fate::RequestLost && self.stalled_until <= now;
-            let answer = if is_due { call.task.go_on() } else { None };
-            if let Some(answer) = answer {
-                let call = self.calls.remove(position);
-                self.finish(call, answer);
-            } else if self.calls[position].gives_up <= now {
-                let call = self.calls.remove(position);
-                self.note(|| format!("actor {} gives up on {:?}", call.who, call.request));
-                self.report.given_up += 1;
-                self.answer(call, None, 0);
-            } else {
-                position += 1;
-            }
-        }
-    }
-
-    /// A request was done: what is true now, and who hears of it.
-    fn finish(&mut self, call: Call, answer: Answer) {
-        self.note(|| format!("actor {}: {:?} -> {answer:?}", call.who, call.request));
-        let asker = Asker { who: call.who, tenant: tenant_of(call.who) };
-        let now = self.now();
-        self.truth.answered(asker, &call.request, &answer, now);
-        self.report.count_answer(&call.request, &answer);
-        if let (Request::Attempt { .. }, Ok(Granted::Attempt(it))) = (&call.request, &answer) {
-            let attempt = &self.truth.attempts[&it.value.attempt];
-            self.parties.insert(it.value.attempt, (attempt.host, attempt.joiner));
-        }
-        if let (Request::Drain { .. }, Ok(Granted::Draining(it))) = (&call.request, &answer) {
-            // The process ends, and its supervisor starts another one.
-            self.ends_at = Some(it.value.0.plus_ms(1_500));
-        }
-        if self.truth.is_lost && self.ends_at.is_none() {
-            self.ends_at = Some(now.plus_ms(700));
-        }
-        self.hear();
-        let heard = (call.fate == Fate::Answered).then_some(answer);
-        let delay_ms = if self.is_calm { 0 } else { self.rng.below(self.plan.knobs.slow_ms) };
-        self.answer(call, heard, delay_ms);
-    }
-
-    fn answer(&mut self, call: Call, answer: Option<Answer>, delay_ms: u64) {
-        let instance = self.server.as_ref().map_or(InstanceId(0), |server| server.service.instance());
-        let due = if answer.is_none() { call.gives_up.max(self.now()) } else { self.now().plus_ms(delay_ms) };
-        let Call { who, life, request, .. } = call;
-        let letter = Letter { who, life, request, answer: answer.map(|answer| (answer, instance)) };
-        let number = self.number();
-        self.letters.insert((due, number), letter);
-    }
-
-    fn open_letters(&mut self) {
-        while let Some(first) = self.letters.first_entry().filter(|first| first.key().0 <= self.clock.now()) {
-            let Letter { who, life, request, answer } = first.remove();
-            if who == OPERATOR || life == NOBODYS {
-                continue;
-            }
-            self.turn(who, |host, joiner, turn| {
-                if let Some(host) = host.filter(|host| host.life == life) {
-                    host.answered(&request, answer.clone(), turn);
-                }
-                if let Some(joiner) = joiner.filter(|joiner| joiner.life == life) {
-                    joiner.answered(&request, answer, turn);
-                }
-            });
-        }
-    }
-
-    /// Every browser looks at everything, and by each id.
-    fn look(&mut self) {
-        if !self.is_serving() {
-            return;
-        }
-        let limit = 1 + self.rng.below(3) as usize;
-        // Nobody of the second tenant hosts: whoever browses it sees nothing.
-        let tenants = if self.rng.chance(250) { &[TenantId(0), TenantId(1)][..] } else { &[TenantId(0)] };
-        for tenant in tenants.iter().copied() {
-            self.walk(&Scope::new(tenant, PROTOCOL).expect("a protocol"), limit);
-        }
-        let ids: Vec<_> = self.truth.listings.iter().map(|(id, listing)| (*id, listing.tenant)).collect();
-        for (id, tenant) in ids.into_iter().rev().take(LOOKED_UP) {
-            let tenant = if self.rng.chance(100) { TenantId(1) } else { tenant };
-            self.look_up(tenant, id);
-        }
-    }
-
-    fn walk(&mut self, scope: &Scope, limit: usize) {
-        let (mut after, mut pages, mut rows) = (None, Vec::new(), Vec::new());
-        let now = self.now();
-        loop {
-            let Some(server) = &self.server else { return };
-            let query = BrowseQuery { tenant: scope.tenant, protocol: &scope.protocol, after, limit };
-            let page = server.service.browse(&query, |view| {
-                let mut bytes = vec![b'['];
-                view.write_rows(&mut bytes);
-                bytes.push(b']');
-                assert!(view.count <= limit, "a page longer than asked for");
-                (view.commit, view.next, bytes)
-            });
-            let Some((commit, next, bytes)) = self.read(page) else { return };
-            let page: Vec<serde_json::Value> = serde_json::from_slice(&bytes).expect("S3: a page is JSON");
-            rows.extend(page.iter().map(|row| {
-                let text = |member: &str| row[member].as_str().unwrap_or_else(|| panic!("S3: a row without {member}"));
-                (ListingId::parse(text("listing_id")).expect("an id"), text("name").to_owned())
-            }));
-            pages.push(commit);
-            match next {
-                Some(next) => assert!(after.replace(next) < Some(next), "S4: a cursor moves on"),
-                None => break,
-            }
-        }
-        self.report.rows += rows.len() as u64;
-        self.truth.walked(scope, &pages, &rows, now);
-    }
-
-    fn look_up(&mut self, tenant: TenantId, id: ListingId) {
-        let now = self.now();
-        let Some(server) = &self.server else { return };
-        let row = server.service.listing(tenant, id, |row, commit| (row.to_vec(), commit));
-        if matches!(row, Err(Failure::Rejected(Rejection::NotFound))) && !self.truth.is_lost {
-            assert!(!self.truth.is_drained(now), "J2: not found after the drain's deadline");
-            return self.truth.looked_up(tenant, id, None, now);
-        }
-        let Some((row, commit)) = self.read(row) else { return };
-        let row: serde_json::Value = serde_json::from_slice(&row).expect("S3: a row is JSON");
-        self.truth.looked_up(tenant, id, Some((row["name"].as_str().expect("S3: a name"), commit)), now);
-    }
-
-    /// What a reader got, unless the store is lost or drained; then that is right.
-    fn read<T>(&mut self, result: Result<T, Failure>) -> Option<T> {
-        let now = self.now();
-        match result {
-            Ok(value) => {
-                assert!(!self.truth.is_lost, "J1: browsing goes on in a lost store");
-                assert!(!self.truth.is_drained(now), "J2: browsing goes on after the drain's deadline");
-                Some(value)
-            }
-            Err(Failure::Rejected(Rejection::Draining { deadline, .. })) => {
-                assert!(self.truth.drain == Some(deadline) && deadline <= now, "J2: draining to a browser");
-                None
-            }
-            Err(Failure::Unavailable(_)) => {
-                assert!(self.truth.may_be_lost, "J1: unavailable without a panic");
-                self.truth.is_lost = true;
-                self.ends_at.get_or_insert(now.plus_ms(700));
-                None
-            }
-            Err(other) => panic!("B1: {other:?} to a browser"),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::network::{Flight, Origin, SERVER_V4, SERVER_V6};
 use rendezvous::clock::Clock;
 use rendezvous::domain::Endpoint;
 use rendezvous::edge::udp::{Arrival, Ask, BindRequest, Decision, Listener, Local, Question, Said, Transmit};
+use rendezvous::stun::{AttributeType, Message};
 use std::net::SocketAddr;
 
 /// Our side of a path to a client of this family.
@@ -90,7 +91,16 @@ impl World {
                 if let (Ok(bound), false) = (&result, self.truth.is_lost) {
                     self.truth.bind_told(&bind, &bound.value, now);
                 }
-                self.server.as_ref().map(|server| server.answerer.bind(&question.reply, result, server.clock.mono()))
+                let is_introduced = result.as_ref().is_ok_and(|bound| bound.value.introduction.is_some());
+                let server = self.server.as_ref();
+                let answer = server.map(|server| server.answerer.bind(&question.reply, result, server.clock.mono()));
+                let says = |bytes: &[u8]| {
+                    Message::parse(bytes)
+                        .is_ok_and(|message| message.attribute(AttributeType::RV_INTRODUCTION).is_some())
+                };
+                let is_told = answer.as_ref().is_some_and(|transmit| says(&transmit.bytes));
+                assert_eq!(is_told, is_introduced, "H3: an answer without its introduction, or the reverse");
+                answer
             }
         };
         if self.truth.is_lost {

@@ -1,47 +1,16 @@
-//! Hosts and joiners: the client library's machines, driven as its driver drives them, with calls and datagrams that go to
-//! the simulated network.
+//! A host: its lease, its presence, and its players.
 
-use crate::calls::{Answer, Granted, Request, attempt_body, register_body, renew_body};
-use crate::network::Network;
+use super::{LEFT_MS, PROTOCOL, Turn, claim, classify, entropy};
+use crate::calls::{Answer, Granted, Request, register_body, renew_body};
 use crate::plan::HostAct;
-use crate::rng::Rng;
 use crate::support::name;
 use rendezvous::client::core::*;
-use rendezvous::credentials::Secret;
-use rendezvous::domain::{AttemptId, Failure, InstanceId, ListingId, MonoTime, Path as Reported, Rejection, Role};
+use rendezvous::domain::{Failure, InstanceId, ListingId, MonoTime, Rejection};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The protocol of every listing.
-pub(crate) const PROTOCOL: &str = "arena/3";
 /// A host's long poll; far below the server's bound.
 const POLL_MS: u64 = 3_000;
-/// Until an attempt's deadline, as long as only HTTP has told of it.
-const LEFT_MS: u32 = 8_000;
-/// How often a joiner asks again with the same key.
-const TRIES_MAX: u32 = 3;
-
-/// What an actor's turn may use.
-pub(crate) struct Turn<'a> {
-    pub(crate) now: MonoTime,
-    pub(crate) rng: &'a Rng,
-    pub(crate) network: &'a mut Network,
-    /// Requests to send, each after so many milliseconds.
-    pub(crate) requests: &'a mut Vec<(Request, u64)>,
-    /// What its machines say that the world has to judge.
-    pub(crate) claims: &'a mut Vec<Claim>,
-}
-
-/// What a client believes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// These are the peer's addresses.
-    Introduced(AttemptId, Vec<SocketAddr>),
-    /// This one works.
-    Connected(AttemptId, SocketAddr),
-    /// The server sees it there.
-    Mapped(SocketAddr),
-}
 
 /// What an actor remembers of its tokens.
 #[derive(Clone, Debug)]
@@ -68,14 +37,6 @@ pub(crate) struct Host {
     /// Nothing more is worth trying.
     pub(crate) is_stopped: bool,
     entropy: Entropy,
-}
-
-fn entropy(number: usize, life: u32, seed: u64) -> Entropy {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_be_bytes());
-    bytes[8..12].copy_from_slice(&life.to_be_bytes());
-    bytes[12] = number as u8;
-    Entropy::new(bytes)
 }
 
 impl Host {
@@ -313,144 +274,5 @@ impl Host {
         let Some(Listed { listing, token, .. }) = self.listed.clone().filter(|_| self.polls) else { return };
         let after = self.polled;
         turn.requests.push((Request::Offers { listing, token, after, wait_ms: POLL_MS }, pause_ms));
-    }
-}
-
-/// What an attempt's event means to the world, and what its side reports.
-fn claim(attempt: AttemptId, event: AttemptEvent, turn: &mut Turn<'_>) {
-    match event {
-        AttemptEvent::Bound { mapped } => turn.claims.push(Claim::Mapped(mapped)),
-        AttemptEvent::Introduced { peers } => turn.claims.push(Claim::Introduced(attempt, peers)),
-        AttemptEvent::Connected(path) => {
-            turn.claims.push(Claim::Connected(attempt, path.peer));
-            turn.requests.push((Request::Report { attempt, path: Reported::Direct }, 0));
-        }
-        AttemptEvent::PunchFailed => {
-            turn.requests.push((Request::Report { attempt, path: Reported::Failed }, 0));
-        }
-        AttemptEvent::FamilyEnded { .. } | AttemptEvent::NotIntroduced(_) => {}
-    }
-}
-
-/// As the library's driver understands the codes of a problem.
-fn classify(failure: Failure) -> CallFailure {
-    match failure {
-        Failure::Rejected(Rejection::NotFound) => CallFailure::NotFound,
-        Failure::Rejected(
-            Rejection::Expired | Rejection::Ended(_) | Rejection::ReplayRejected(_) | Rejection::IdempotencyMismatch,
-        ) => CallFailure::KeyUsed,
-        Failure::Rejected(Rejection::VersionConflict { current }) => CallFailure::Stale { current_version: current },
-        Failure::Rejected(Rejection::Revoked | Rejection::Invalid(_) | Rejection::StaleNonce) => CallFailure::Fatal,
-        Failure::Rejected(Rejection::CapacityExceeded(_) | Rejection::Draining { .. } | Rejection::NotReady)
-        | Failure::Overloaded
-        | Failure::Unavailable(_)
-        | Failure::Cancelled => CallFailure::Transient { retry_after: None },
-    }
-}
-
-pub(crate) struct Joiner {
-    number: usize,
-    pub(crate) life: u32,
-    /// The request that is being repeated, and how often it has been sent.
-    asking: Option<(String, ListingId, u32)>,
-    pub(crate) attempt: Option<Attempt>,
-    declares: bool,
-    pub(crate) frozen_until: MonoTime,
-    entropy: Entropy,
-}
-
-impl Joiner {
-    pub(crate) fn new(number: usize, life: u32, seed: u64) -> Self {
-        let mut entropy = entropy(number, life, seed);
-        let declares = entropy.between(0, 1) == 0;
-        Self { number, life, asking: None, attempt: None, declares, frozen_until: MonoTime(0), entropy }
-    }
-
-    /// Tries to join, unless it is trying already.
-    pub(crate) fn join(&mut self, listing: ListingId, turn: &mut Turn<'_>) {
-        if self.asking.is_none() {
-            self.asking = Some((self.entropy.key(), listing, 0));
-            self.ask(turn);
-        }
-    }
-
-    fn ask(&mut self, turn: &mut Turn<'_>) {
-        let Some((key, listing, tries)) = &mut self.asking else { return };
-        *tries += 1;
-        let candidate = turn.network.candidate(self.number).filter(|_| self.declares).map(|it| it.to_string());
-        let body = attempt_body(None, candidate);
-        turn.requests.push((Request::Attempt { listing: *listing, key: key.clone(), body }, 0));
-    }
-
-    pub(crate) fn answered(&mut self, request: &Request, answer: Option<(Answer, InstanceId)>, turn: &mut Turn<'_>) {
-        let Request::Attempt { key, .. } = request else { return };
-        let Some((own, _, tries)) = self.asking.clone().filter(|(own, ..)| own == key) else { return };
-        match answer {
-            Some((Ok(Granted::Attempt(it)), _)) => {
-                self.asking = None;
-                let grant = it.value;
-                let setup = AttemptSetup {
-                    attempt: grant.attempt,
-                    role: Role::Joiner,
-                    username: grant.bind.username,
-                    password: Secret::new(grant.bind.password.expose()),
-                    peer_key: grant.peer_key,
-                    servers: turn.network.servers(self.number),
-                    deadline: turn.now.plus_ms(LEFT_MS.into()),
-                };
-                self.attempt = Some(Attempt::new(setup, self.entropy.fork(), turn.now));
-            }
-            Some((Err(failure), _)) if !matches!(classify(failure), CallFailure::Transient { .. }) => {
-                self.asking = None
-            }
-            _ if tries >= TRIES_MAX => self.asking = None,
-            // Nobody knows whether it happened: the same key asks again.
-            _ => {
-                debug_assert_eq!(own, *key);
-                self.ask(turn);
-            }
-        }
-        self.turn(turn);
-    }
-
-    pub(crate) fn poll_timeout(&self) -> Option<MonoTime> {
-        let attempt = self.attempt.as_ref()?;
-        let due = attempt.poll_timeout().unwrap_or(MonoTime::NEVER).min(attempt.keep_until());
-        Some(due.max(self.frozen_until))
-    }
-
-    pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) {
-        if self.frozen_until > turn.now {
-            return;
-        }
-        if let Some(attempt) = &mut self.attempt
-            && attempt.poll_timeout().is_some_and(|due| due.is_past(turn.now))
-        {
-            attempt.handle_timeout(turn.now);
-        }
-        self.flush(turn);
-        if self.attempt.as_ref().is_some_and(|attempt| attempt.keep_until().is_past(turn.now)) {
-            self.attempt = None;
-        }
-    }
-
-    pub(crate) fn receive(&mut self, bytes: &[u8], from: SocketAddr, turn: &mut Turn<'_>) {
-        if self.frozen_until > turn.now {
-            return;
-        }
-        if let Some(attempt) = &mut self.attempt {
-            attempt.handle_input(bytes, from, turn.now);
-        }
-        self.flush(turn);
-    }
-
-    fn flush(&mut self, turn: &mut Turn<'_>) {
-        let Some(attempt) = &mut self.attempt else { return };
-        while let Some(transmit) = attempt.poll_transmit() {
-            turn.network.send(self.number, transmit.to, &transmit.bytes, turn.now, turn.rng);
-        }
-        while let Some(event) = attempt.poll_event() {
-            claim(attempt.id(), event, turn);
-        }
     }
 }
