@@ -53,6 +53,9 @@
 //! # }
 //! ```
 //!
+//! Where no punch opens a way and the server names a TURN relay, [`Join`] goes by that ([`Join::path_kind`]), so a player's game
+//! sends with [`Join::send`].
+//!
 //! Bounds: attempts answered by a host at one time ([`core::ATTEMPTS_MAX`]), addresses tried for one peer
 //! ([`core::CANDIDATES_MAX`]), answers of the server (1 MiB). Errors are typed ([`Error`]), a refusal carries the server's
 //! stable [`Code`], and each says what can be done ([`Error::advice`], [`JoinFailure::advice`]).
