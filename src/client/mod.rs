@@ -53,6 +53,9 @@
 //! # }
 //! ```
 //!
+//! Where no punch opens a way and the server names a TURN relay, [`Join`] goes by that ([`Join::path_kind`]), so a player's game
+//! sends with [`Join::send`].
+//!
 //! A back end asks for a session on a host of the command plane with [`http::Directory::create_session`] and steers it with
 //! [`http::Directory::send_command`]. A host of that plane is a [`Worker`]: it registers, holds the sessions' leases, and
 //! hands out commands in their order, each begun before it is handed out.
