@@ -1,5 +1,5 @@
-//! Scripts against the naive model and both stores at once, as in `tests/model`, here steered by coverage: the input is the
-//! randomness from which the script is drawn.
+//! Scripts against the naive model and both stores at once, as in `tests/model`, here steered by coverage: every two bytes of the
+//! input draw one step, so that a change of the input changes a step and leaves the others.
 #![no_main]
 
 #[allow(dead_code, unused_imports, reason = "the model's own test uses the rest")]
@@ -22,34 +22,33 @@ use libfuzzer_sys::fuzz_target;
 use play::Play;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use script::Op;
 
 /// Steps of the longest script: short ones are run more often, and what they do is up to the input.
-const STEPS_MAX: usize = 60;
-
-/// More than the longest script draws: samplers that reject would ask for ever where only zeros are left.
-const RANDOMNESS_BYTES: usize = 64 * 1024;
+const STEPS_MAX: usize = 80;
+/// Bytes that draw one step.
+const STEP_BYTES: usize = 2;
+/// As ChaCha takes it.
+const SEED_BYTES: usize = 32;
 
 fuzz_target!(|data: &[u8]| {
-    let rng = TestRng::from_seed(RngAlgorithm::PassThrough, &randomness(data));
-    let mut runner = TestRunner::new_with_rng(Config { failure_persistence: None, ..Config::default() }, rng);
-    let Ok(drawn) = script::script(STEPS_MAX).new_tree(&mut runner) else { return };
-    let (sequence_optional, ops) = drawn.current();
-    let mut play = Play::new(script::small_limits(sequence_optional));
-    ops.iter().for_each(|op| play.step(op));
+    let Some((first, rest)) = data.split_first() else { return };
+    let mut play = Play::new(script::small_limits(first % 2 == 1));
+    // A script of one step.
+    let steps = script::script(2);
+    for drawn_by in rest.chunks(STEP_BYTES).take(STEPS_MAX) {
+        if let Some(step) = step(&steps, drawn_by) {
+            play.step(&step);
+        }
+    }
     play.finish();
 });
 
-/// The input, and behind it what follows from its length: the fuzzer decides as much as it has bytes for.
-fn randomness(data: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(RANDOMNESS_BYTES);
-    bytes.extend_from_slice(&data[..data.len().min(RANDOMNESS_BYTES)]);
-    let mut state = data.len() as u64;
-    while bytes.len() < RANDOMNESS_BYTES {
-        // SplitMix64.
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bytes.extend_from_slice(&(mixed ^ (mixed >> 31)).to_le_bytes());
-    }
-    bytes
+fn step(steps: &impl Strategy<Value = (bool, Vec<Op>)>, drawn_by: &[u8]) -> Option<Op> {
+    let mut seed = [0; SEED_BYTES];
+    seed[..drawn_by.len()].copy_from_slice(drawn_by);
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let tree = steps.new_tree(&mut TestRunner::new_with_rng(config, rng)).ok()?;
+    tree.current().1.first().copied()
 }

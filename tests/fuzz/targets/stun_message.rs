@@ -15,7 +15,6 @@ use rendezvous::stun::{AttributeType, Class, HEADER_BYTES, MESSAGE_BYTES_MAX, Me
 use std::sync::LazyLock;
 use stun_types::attribute as theirs;
 use stun_types::message as other;
-use stun_types::prelude::*;
 
 const USER: &str = "p1.0123456789abcdef0123456789abcdef";
 const PASSWORD: &str = "a-password";
