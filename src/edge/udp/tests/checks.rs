@@ -38,17 +38,17 @@ fn the_whole_exchange_asks_the_lane() {
     assert_eq!((presence.listing, presence.endpoint, presence.sequence), (LISTING, endpoint, Some(42)));
     assert_eq!(presence.nonce_issued, START);
     let mut datagram = |bytes: &[u8]| {
-        let Ask::Presence(presence) = asked(responder.receive(bytes, from(HOST), START)).ask else { panic!() };
+        let Ask::Presence(presence) = asked(responder.receive(bytes, from(HOST), later)).ask else { panic!() };
         presence.datagram
     };
     assert_eq!(presence.datagram, datagram(&bytes));
     assert_ne!(presence.datagram, datagram(&Speaker::host_presence().sequenced(&nonce, 43)));
 
-    let Ask::Bind(bind) = asked(responder.receive(&Speaker::host().plain(&nonce), from(HOST), START)).ask else {
+    let Ask::Bind(bind) = asked(responder.receive(&Speaker::host().plain(&nonce), from(HOST), later)).ask else {
         panic!()
     };
     assert_eq!((bind.attempt, bind.role, bind.listing), (ATTEMPT, Role::Host, Some(LISTING)));
-    let Ask::Bind(bind) = asked(responder.receive(&Speaker::joiner().plain(&nonce), from(HOST), START)).ask else {
+    let Ask::Bind(bind) = asked(responder.receive(&Speaker::joiner().plain(&nonce), from(HOST), later)).ask else {
         panic!()
     };
     assert_eq!((bind.attempt, bind.role, bind.listing, bind.endpoint), (ATTEMPT, Role::Joiner, None, endpoint));
