@@ -300,3 +300,72 @@ fn check_profiles(profiles: &[Profile], refusals: &mut Refusals<'_>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "[[tenant]]\nname = \"demo\"\n[admission]\nstore = \"sqlite\"\npath = \"/x\"\n\
+        [[admission.profile]]\nname = \"arena\"\ntarget_key = \"arena/eu\"\n\
+        [[admission.host]]\nname = \"eu\"\nkey = \"0123456789abcdef\"\ntenants = [\"demo\"]\ntarget_keys = [\"arena/eu\"]\n";
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::from_toml(text, Origin::Flag("the test")).map_err(|errors| errors.to_string())
+    }
+
+    #[test]
+    fn a_whole_section_is_taken_and_each_mistake_is_named() {
+        let config = parse(GOOD).unwrap();
+        assert_eq!((config.admission.store, config.admission.profiles.len()), (AdmissionStore::Sqlite, 1));
+        assert_eq!(config.admission.credentials[0].tenants, ["demo"]);
+        for (from, to, expected) in [
+            ("path = \"/x\"\n", "", "`admission.path`"),
+            ("\"sqlite\"", "\"postgres\"", "`admission.postgres_url`"),
+            ("\"sqlite\"", "\"mysql\"", "one of off, memory, sqlite, postgres"),
+            ("store =", "stoer =", "nearest known one is `admission.store`"),
+            (
+                "target_key = \"arena/eu\"",
+                "target_kee = \"x\"",
+                "nearest known one is `admission.profile[0].target_key`",
+            ),
+            ("name = \"arena\"", "name = \"\"", "`admission.profile[0].name`"),
+            ("[\"demo\"]", "[\"demi\"]", "`admission.host[0].tenants`: expected names of configured tenants"),
+            ("[\"arena/eu\"]", "[\"arena/us\"]", "`admission.host[0].target_keys`"),
+            ("0123456789abcdef", "0123", "`admission.host[0].key`"),
+            ("path = \"/x\"", "path = \"/x\"\nlease_ttl_ms = 400000", "`admission.lease_ttl_ms`"),
+            ("path = \"/x\"", "path = \"/x\"\nscope = \"a b\"", "`admission.scope`"),
+        ] {
+            let errors = parse(&GOOD.replacen(from, to, 1)).unwrap_err();
+            assert!(errors.contains(expected), "{to}: {errors}");
+            assert!(!errors.contains("0123"), "a secret is never shown: {errors}");
+        }
+    }
+
+    #[test]
+    fn rows_are_tables_with_two_brackets() {
+        assert!(parse("[admission]\nhost = 7").unwrap_err().contains("[[admission.host]] with two brackets"));
+    }
+
+    #[test]
+    fn a_key_opens_one_door() {
+        let twice = format!("{GOOD}{}", &GOOD[GOOD.find("[[admission.host]]").unwrap()..].replace("\"eu\"", "\"us\""));
+        assert!(parse(&twice).unwrap_err().contains("`admission.host[1].key`"));
+        let operators = format!("[operator]\nkeys = [\"0123456789abcdef\"]\n{GOOD}");
+        assert!(parse(&operators).unwrap_err().contains("that of an operator"));
+    }
+
+    #[test]
+    fn a_section_that_is_off_may_be_half_written() {
+        assert!(!parse("[admission]\npath = \"/x\"\n[[admission.host]]\nname = \"eu\"\n").unwrap().admission.is_on());
+    }
+
+    #[test]
+    fn keys_come_from_files() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, b"0123456789abcdef-from-a-file\n").unwrap();
+        let text = GOOD.replace("key = \"0123456789abcdef\"", &format!("key_file = \"{}\"", file.path().display()));
+        let config = parse(&text).unwrap();
+        assert_eq!(config.admission.credentials[0].key, Some(Secret::new("0123456789abcdef-from-a-file")));
+        assert!(!format!("{config:?}").contains("from-a-file"));
+    }
+}

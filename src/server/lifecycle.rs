@@ -1,6 +1,7 @@
 //! From ready to the end: signals, drain, a lost store (section J).
 
 use super::Server;
+use super::commands::RunningPlane;
 use crate::clock::Clock;
 use crate::domain::{Failure, MonoTime, Rejection, WallTime};
 use crate::service::Service;
@@ -13,6 +14,8 @@ const QUIET_CHECK: Duration = Duration::from_millis(25);
 const AFTER_DEADLINE_MS: u64 = 5_000;
 /// Time for the edges to end once nothing is open.
 const LAST_ANSWERS_MS: u64 = 250;
+/// How often the command plane's store is looked at: two loads.
+const PLANE_CHECK: Duration = Duration::from_millis(250);
 /// Longest time that the command plane's last step may take: it is one shard's sweep.
 const UPKEEP_PATIENCE: Duration = Duration::from_secs(1);
 /// A lost store still answers `service_unavailable` for this long, so that nobody is left without an answer (rule J1).
@@ -94,14 +97,26 @@ impl Server {
         tokio::select! {
             () = self.ticker.lost() => tracing::error!(event = "store_lost"),
             _ = self.edges.join_next() => tracing::error!(event = "edge_lost"),
+            () = plane_lost(self.commands.as_ref()) => tracing::error!(event = "admission_store_lost"),
         }
     }
 
     /// Requests are answered `service_unavailable` for a moment, then a supervisor has to start a new instance.
     async fn after_loss(self) -> Exit {
         self.service.end_long_polls();
+        if let Some(commands) = &self.commands {
+            commands.plane.end_long_polls();
+        }
         tokio::time::sleep(LOST_GRACE).await;
         Exit::Lost
+    }
+}
+
+/// Resolves when a thread of the command plane's store has panicked: like a lost lane, that is for a new process to mend.
+async fn plane_lost(commands: Option<&RunningPlane>) {
+    let Some(commands) = commands else { return std::future::pending().await };
+    while !commands.plane.is_lost() {
+        tokio::time::sleep(PLANE_CHECK).await;
     }
 }
 

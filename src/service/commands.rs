@@ -99,6 +99,16 @@ impl CommandPlane {
         matches!(looked, Ok(Ok(_)))
     }
 
+    /// Whether the store is lost for ever, so that the process has to start again.
+    pub fn is_lost(&self) -> bool {
+        self.parts.operator.store.is_lost()
+    }
+
+    /// Lets every poll answer at once, those to come as well.
+    pub fn end_long_polls(&self) {
+        self.parts.waits.release();
+    }
+
     /// Whether drain has let go of the polls.
     pub fn polls_are_released(&self) -> bool {
         self.parts.waits.is_released()

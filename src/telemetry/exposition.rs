@@ -75,10 +75,10 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_operations_page_names_metrics_that_exist() {
         let server = used_server().await;
-        // The store's counts are filled in by a task that has just begun.
+        // The stores' counts are filled in by tasks that have just begun.
         let text = loop {
             let text = server.metrics_text();
-            if text.contains("rendezvous_store_records{") {
+            if text.contains("rendezvous_store_records{") && text.contains("rendezvous_admission_due_commands") {
                 break text;
             }
             tokio::task::yield_now().await;

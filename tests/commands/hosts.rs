@@ -134,6 +134,72 @@ async fn case_q3_a_late_report_under_an_outdated_lease_is_refused() {
     assert_eq!(done.json["deliveries"], 2);
 }
 
+/// Case L10: a host that crashed is not locked out by its own ghost, and the ghost can do nothing any more.
+#[tokio::test]
+async fn case_l10_a_host_that_comes_again_takes_over_from_its_own_ghost() {
+    let world = World::start().await;
+    let session = world.session("k").await;
+    let ghost = world.runs(EU_KEY, "eu-1", &session).await;
+    world.begins(&session, 1, "eu-1", ghost).await;
+    let lease = format!("{SESSIONS}/{session}/lease");
+    let again = world.host(EU_KEY, "POST", &lease, json!({"action": "acquire", "host": "eu-1"})).await;
+    assert_eq!((again.status, again.json["epoch"].as_u64()), (200, Some(ghost + 1)), "{again:?}");
+    let late = json!({"host": "eu-1", "epoch": ghost, "result": "applied"});
+    assert_eq!(world.step(&session, 1, "complete", late).await.code(), "lease_lost");
+    assert_eq!(world.work(EU_KEY, "eu-1", "deliver").await["command"], 1, "it gets back what it had begun");
+}
+
+/// Case L5: of two who saw the same revision one wins, and the other is told the current one.
+#[tokio::test]
+async fn case_l5_a_claim_compares_the_revision_that_its_caller_saw() {
+    let world = World::start().await;
+    let session = world.session("k").await;
+    let epoch = world.runs(EU_KEY, "eu-1", &session).await;
+    let seen = world.work(EU_KEY, "eu-1", "deliver").await["revision"].as_u64().unwrap();
+    let path = format!("{SESSIONS}/{session}/commands/1/claim");
+    let (token, tag) = (format!("Bearer {EU_KEY}"), format!("\"{seen}\""));
+    let body = json!({"host": "eu-1", "epoch": epoch}).to_string();
+    let headers = [("authorization", token.as_str()), ("if-match", tag.as_str())];
+    let first = world.ask("POST", &path, &headers, &body).await;
+    assert_eq!(first.status, 200, "{first:?}");
+    let second = world.ask("POST", &path, &headers, &body).await;
+    assert_eq!((second.status, second.code()), (412, "conflict"), "{second:?}");
+    assert_eq!(second.json["current_version"], first.json["revision"]);
+    assert_eq!(second.header("etag"), first.header("etag"));
+    for bad in ["*", "W/\"1\"", "1"] {
+        let headers = [("authorization", token.as_str()), ("if-match", bad)];
+        assert_eq!(world.ask("POST", &path, &headers, &body).await.status, 400, "{bad}");
+    }
+}
+
+/// Case Q4: who had begun in time reports late, and it is said; who had not may not begin any more.
+#[tokio::test]
+async fn case_q4_what_was_begun_in_time_may_end_late_and_nothing_begins_late() {
+    let world = World::start().await;
+    let session = world.session("k").await;
+    let epoch = world.runs(EU_KEY, "eu-1", &session).await;
+    let commands = format!("{SESSIONS}/{session}/commands");
+    let soon = json!({"kind": "input", "apply_within_ms": 5_000});
+    for (key, number) in [("begun", 2), ("claimed", 3), ("left", 4)] {
+        assert_eq!(world.post(&commands, key, soon.clone()).await.json["command"], number);
+    }
+    world.begins(&session, 2, "eu-1", epoch).await;
+    let lease = json!({"host": "eu-1", "epoch": epoch});
+    assert_eq!(world.step(&session, 3, "claim", lease.clone()).await.status, 200);
+    // The last of the three has the latest deadline: its end is after the deadline of all.
+    let left = world.get(&format!("{commands}/4?wait_ms=20000")).await.json;
+    assert_eq!((&left["state"], &left["disposition"]), (&json!("expired"), &json!("never_claimed")));
+    let begin = world.step(&session, 3, "begin", lease.clone()).await;
+    assert!(matches!(begin.json["reason"].as_str(), Some("late" | "already_settled")), "{begin:?}");
+    let claimed = world.get(&format!("{commands}/3?wait_ms=20000")).await.json;
+    assert_eq!(claimed["disposition"], "claimed_not_applied", "it may have run");
+    let claim = world.step(&session, 4, "claim", lease).await;
+    assert_eq!((claim.status, claim.code()), (409, "already_settled"), "{claim:?}");
+    let done = json!({"host": "eu-1", "epoch": epoch, "result": "applied"});
+    let done = world.step(&session, 2, "complete", done).await;
+    assert_eq!((&done.json["state"], &done.json["outcome"]["late"]), (&json!("applied"), &json!(true)), "{done:?}");
+}
+
 /// Cases L2, L3 and L7: a lease lives as long as the answer says, whatever was asked for and however often it is renewed.
 #[tokio::test]
 async fn case_l7_what_is_asked_for_is_cut_and_the_answer_says_what_was_granted() {

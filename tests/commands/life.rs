@@ -20,6 +20,16 @@ async fn adm_p3_what_was_admitted_is_there_after_a_restart() {
     assert_eq!(world.operate("GET", "/v1/operator/admission").await.json["store"], "sqlite");
 }
 
+/// The URL has a password in it, which no message shows.
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn case_o2_a_database_that_is_not_there_refuses_the_start_without_its_password() {
+    let admission = "store = \"postgres\"\npostgres_url = \"postgres://rendezvous:s3cret@127.0.0.1:1/x\"";
+    let error = Server::start(config(admission)).await.err().unwrap().to_string();
+    assert!(error.starts_with("admission: ") && !error.contains("s3cret"), "{error}");
+    assert!(!format!("{:?}", config(admission)).contains("s3cret"));
+}
+
 /// A store that can't be opened is a reason not to start, told with the cause.
 #[tokio::test]
 async fn a_foreign_file_refuses_the_start() {

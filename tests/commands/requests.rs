@@ -169,6 +169,7 @@ async fn case_q4_an_expired_command_is_rejected_by_the_sweep_and_never_runs() {
     assert_eq!((&seen.json["store"], &seen.json["control_shards"]), (&json!("memory"), &json!(2)));
     assert!(seen.json["disposition_sweeps"].as_array().is_some_and(|sweeps| !sweeps.is_empty()));
     assert_eq!(seen.json["counts"]["admitted"]["create"], 1);
+    world.until(|world| world.metrics_text().contains("rendezvous_admission_oldest_due_age_seconds")).await;
     let text = world.metrics_text();
     for line in [
         "rendezvous_admission_sweep_dispositions_total{disposition=\"rejected\"} 1",

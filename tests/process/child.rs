@@ -126,9 +126,15 @@ impl Process {
         })
     }
 
-    /// Sends SIGTERM. The child has not been waited for, so its id can't be anybody else's.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        let status = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.child.id().to_string()]).status();
+        self.signal("TERM");
+    }
+
+    /// Sends a signal. The child has not been waited for, so its id can't be anybody else's.
+    pub(crate) fn signal(&self, name: &str) {
+        let script = format!("kill -{name} \"$0\"");
+        let status = Command::new("sh").args(["-c", &script, &self.child.id().to_string()]).status();
         assert!(status.expect("sh").success());
     }
 

@@ -22,5 +22,6 @@ mod postgres;
 mod retries;
 mod secrets;
 mod server;
+mod sigkill;
 mod three;
 mod udp;

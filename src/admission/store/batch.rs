@@ -15,6 +15,11 @@ use tokio::sync::oneshot;
 pub(crate) trait Engine: Send + Sync {
     /// Never blocks for long; a job that can't be taken is answered at once.
     fn submit(&self, job: Box<dyn Job>);
+
+    /// Whether a part of it is gone for good, so that the process has to start again.
+    fn is_lost(&self) -> bool {
+        false
+    }
 }
 
 /// A rule with its request, and whoever waits for the answer.

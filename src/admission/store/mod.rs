@@ -82,6 +82,12 @@ impl Store {
         &self.waits
     }
 
+    /// Whether a thread of it has panicked: it answers less and less, and the process has to start again. A database that
+    /// can't be reached is no such loss.
+    pub fn is_lost(&self) -> bool {
+        self.engine.is_lost()
+    }
+
     /// The store's time: the only one that decides (rule P5).
     pub fn now(&self) -> StoreAnswer<'static, Timestamp> {
         self.read(|unit| Ok(unit.now))

@@ -44,6 +44,10 @@ impl Engine for Postgres {
     fn submit(&self, job: Box<dyn Job>) {
         self.threads.submit(job);
     }
+
+    fn is_lost(&self) -> bool {
+        self.threads.is_lost()
+    }
 }
 
 fn failed(error: impl std::fmt::Display) -> OpenError {

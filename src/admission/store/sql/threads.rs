@@ -59,6 +59,11 @@ impl Engine for Threads {
             }
         }
     }
+
+    /// A thread that ended while more may come has panicked; nothing starts it again.
+    fn is_lost(&self) -> bool {
+        self.queues.is_some() && self.threads.iter().any(JoinHandle::is_finished)
+    }
 }
 
 /// Takes what is there, up to a batch, and serves it. While one batch waits for the disk the next one gathers, so nobody
@@ -92,6 +97,27 @@ impl Drop for Threads {
                 // A panic was reported when it happened.
                 drop(thread.join());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::admission::store::{Plan, Settings, Store};
+    use crate::admission::{Clock, RuntimeClock};
+    use crate::clock::SystemClock;
+    use std::sync::Arc;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_thread_that_panicked_is_told_from_a_store_that_is_busy() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::new(SystemClock::new(), tokio::runtime::Handle::current()));
+        let store = Store::open_sqlite(&folder.path().join("store"), Settings::default(), clock).unwrap();
+        assert!(store.now().await.is_ok() && !store.is_lost());
+        let answer = store.ask::<()>(Plan::default(), |_| panic!("expected in this test")).await;
+        assert!(answer.is_err(), "nobody knows what became of it");
+        while !store.is_lost() {
+            tokio::task::yield_now().await;
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Commands, Poll, command_in, convert, problem, session_in};
 use crate::admission::{
     CommandEntry, CreateRequest, GateResponseRequest, InputRequest, InterruptRequest, Principal, RequestKey,
-    RestoreRequest,
+    RestoreRequest, SessionId,
 };
 use crate::domain::SessionRef;
 use crate::edge::http::answer::{Answer, Cache};
@@ -50,31 +50,38 @@ pub(super) async fn send(edge: &Edge, commands: &Commands, call: &mut Call<'_>) 
     call.query()?;
     let body: SendCommandBody = call.json(edge).await?;
     let session = session_in(call)?;
-    let apply_within = convert::duration(body.apply_within_ms);
-    let plane = &commands.plane;
-    let sent = match body.kind {
-        KindName::GateResponse => {
-            let (attempt_id, admit) = convert::gate_response(body.payload).map_err(Problem::invalid_field)?;
-            let request = GateResponseRequest { session, key, attempt_id, admit, apply_within };
-            plane.gate_response(&by, request).await
-        }
-        kind => {
-            let payload = convert::payload(body.payload).map_err(Problem::invalid_field)?;
-            match kind {
-                KindName::Interrupt => {
-                    plane.interrupt(&by, InterruptRequest { session, key, payload, apply_within }).await
-                }
-                KindName::Restore => plane.restore(&by, RestoreRequest { session, key, payload, apply_within }).await,
-                // The reader of the body takes no `create`.
-                KindName::Input | KindName::Create | KindName::GateResponse => {
-                    plane.input(&by, InputRequest { session, key, payload, apply_within }).await
-                }
-            }
-        }
-    };
-    let (entry, created) = sent.map_err(problem::of)?;
+    let (entry, created) = sent(commands, &by, session, key, body).await?;
     let command = admitted(commands, &by, &entry, created).await?;
     Ok(accepted(call, &entry, created, Answer::json(StatusCode::ACCEPTED, &command)))
+}
+
+async fn sent(
+    commands: &Commands,
+    by: &Principal,
+    session: SessionId,
+    key: RequestKey,
+    body: SendCommandBody,
+) -> Result<(CommandEntry, bool), Problem> {
+    let apply_within = convert::duration(body.apply_within_ms);
+    let (plane, content) = (&commands.plane, || convert::payload(body.payload.clone()).map_err(Problem::invalid_field));
+    let sent = match body.kind {
+        KindName::GateResponse => {
+            let answer = convert::gate_response(body.payload).map_err(Problem::invalid_field)?;
+            let (attempt_id, admit) = answer;
+            plane.gate_response(by, GateResponseRequest { session, key, attempt_id, admit, apply_within }).await
+        }
+        KindName::Interrupt => {
+            plane.interrupt(by, InterruptRequest { session, key, payload: content()?, apply_within }).await
+        }
+        KindName::Restore => {
+            plane.restore(by, RestoreRequest { session, key, payload: content()?, apply_within }).await
+        }
+        // The reader of the body takes no `create`.
+        KindName::Input | KindName::Create => {
+            plane.input(by, InputRequest { session, key, payload: content()?, apply_within }).await
+        }
+    };
+    sent.map_err(problem::of)
 }
 
 /// The command as it is: what was admitted before may have come further, and claims that lapsed count no more.

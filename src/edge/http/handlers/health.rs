@@ -16,7 +16,9 @@ const RETRY_S: HeaderValue = HeaderValue::from_static("1");
 
 fn health(edge: &Edge, call: &Call<'_>, draining: StatusCode) -> Result<Answer, Problem> {
     call.query()?;
-    let (status, name, reason, deadline) = match edge.service.availability() {
+    let plane_is_lost = edge.commands.as_ref().is_some_and(|commands| commands.plane.is_lost());
+    let availability = if plane_is_lost { Availability::Unavailable } else { edge.service.availability() };
+    let (status, name, reason, deadline) = match availability {
         Availability::Available => (StatusCode::OK, "ok", "everything is possible", None),
         Availability::Draining { wall, .. } => {
             (draining, "draining", "nothing new is taken; the process ends after the drain", Some(timestamp(wall)))
