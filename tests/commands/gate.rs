@@ -80,7 +80,7 @@ async fn rule_h6_a_join_attempt_waits_at_the_gate_of_its_session_until_the_answe
         let all = answer.json["attempts"].as_array().unwrap().iter();
         all.map(|item| item["attempt_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(ids(&newer), std::slice::from_ref(&second));
+    assert_eq!(ids(&newer), [second.as_str()]);
     let admitted = decide(&world, &session, &attempt, true).await;
     let offers = format!("{LISTINGS}/{}/attempts", listing["listing_id"].as_str().unwrap());
     let eu = format!("Bearer {EU_KEY}");
