@@ -44,8 +44,9 @@ impl Poll {
 /// Long polls that the server holds at this moment.
 fn waiting(server: &Server) -> u64 {
     let text = server.get("/metrics").body;
-    let line = text.lines().find_map(|line| line.strip_prefix("rendezvous_http_long_polls "));
-    line.unwrap_or_else(|| panic!("no gauge in\n{text}")).trim().parse().expect("a number")
+    // Counted once they have their place: the edge's own gauge goes up a moment earlier, when drain would not find them yet.
+    let line = text.lines().find_map(|line| line.strip_prefix("rendezvous_long_polls_waiting "));
+    line.unwrap_or_else(|| panic!("no gauge in\n{text}")).trim().parse::<f64>().expect("a number") as u64
 }
 
 fn joinable(server: &Server) -> (Listing, Stun) {
