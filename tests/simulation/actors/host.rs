@@ -1,6 +1,6 @@
 //! A host: its lease, its presence, and its players.
 
-use super::{LEFT_MS, PROTOCOL, Turn, claim, classify, entropy};
+use super::{Claim, LEFT_MS, PROTOCOL, Turn, claim, classify, entropy};
 use crate::calls::{Answer, Granted, Request, register_body, renew_body};
 use crate::plan::HostAct;
 use crate::support::name;

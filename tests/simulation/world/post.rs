@@ -1,6 +1,6 @@
 //! Requests on their way to the server, and answers on their way back.
 
-use super::{Letter, World, name_of, tenant_of};
+use super::{Letter, NOBODYS, World, name_of, tenant_of};
 use crate::calls::{Answer, Call, Fate, Granted, Request, Task, serve};
 use crate::truth::{Asker, OPERATOR};
 use rendezvous::domain::InstanceId;
