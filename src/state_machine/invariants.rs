@@ -35,7 +35,7 @@ impl<O: ListingObject> Machine<O> {
         let attempts = state.remembered.len() - listings;
         let lens = [state.listings.len() + listings, state.attempts.len() + attempts, state.remembered_len()];
         // Counting the tables walks all of their parts.
-        if self.commit % TABLES_COUNTED_EVERY == 0 {
+        if self.commit.is_multiple_of(TABLES_COUNTED_EVERY) {
             assert_eq!(state.table_lens(), lens);
         }
         assert!(state.listings.len() <= self.limits.listings as usize);
