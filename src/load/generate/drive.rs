@@ -98,6 +98,19 @@ impl Course {
         self.released.add_permits(usize::try_from(count).unwrap_or(0));
     }
 
+    /// Counts all others that it is too late for by now. Far beyond what a server can do they are nearly all, and a worker
+    /// that took each of them in its turn would have no time for the rest.
+    fn skip_late(&self, now: MonoTime, operator: &mut impl Operator) {
+        let late = self.schedule.late(now).min(self.total.load(Ordering::Relaxed));
+        let backlog = late.saturating_sub(self.taken.load(Ordering::Relaxed));
+        let skipped = self.released.forget_permits(usize::try_from(backlog).unwrap_or(usize::MAX)) as u64;
+        let first = self.taken.fetch_add(skipped, Ordering::Relaxed);
+        let mut tally = self.tally();
+        for n in first..first + skipped {
+            tally.unsent(self.mix.pick(operator.random()), self.schedule.at(n));
+        }
+    }
+
     /// Takes requests in order until there are no more.
     pub(crate) async fn work(&self, operator: &mut impl Operator) {
         loop {
@@ -121,6 +134,7 @@ impl Course {
             let (intended, begun) = (self.schedule.at(n), self.clock.mono());
             if self.is_stopped() || self.schedule.turn(n, begun) == Turn::Unsent {
                 self.tally().unsent(kind, intended);
+                self.skip_late(begun, operator);
                 continue;
             }
             self.outstanding.fetch_add(1, Ordering::Relaxed);

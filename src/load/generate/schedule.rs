@@ -55,6 +55,17 @@ impl Schedule {
         due.min(self.total)
     }
 
+    /// How many it is too late for: every request before this one.
+    pub(crate) fn late(&self, now: MonoTime) -> u64 {
+        let Some(in_time) = now.0.checked_sub(self.late_after_ns) else { return 0 };
+        let mut late = self.due(MonoTime(in_time));
+        // The last of those that are due at the edge may just be in time.
+        while late > 0 && self.turn(late - 1, now) == Turn::Send {
+            late -= 1;
+        }
+        late
+    }
+
     /// Whether request `n`, which is due, is still worth sending.
     pub(crate) fn turn(&self, n: u64, now: MonoTime) -> Turn {
         if now.0.saturating_sub(self.at(n).0) > self.late_after_ns { Turn::Unsent } else { Turn::Send }
@@ -100,6 +111,21 @@ mod tests {
         // After the stall the backlog shrinks by 9 in 10, so 500 ms are worked off in 555 requests.
         assert!((440..=450).contains(&above(&latencies, 100)), "{}", above(&latencies, 100));
         assert_eq!(latencies.iter().max(), Some(&stall));
+    }
+
+    #[test]
+    fn what_is_late_and_whose_turn_it_is_agree() {
+        for per_second in [0.5, 7.0, 999.0, 123_456.0] {
+            let schedule = Schedule::new(MonoTime(17), per_second, 4.0, 200 * MS);
+            for now in (0..4_400).map(|ms| MonoTime(ms * MS)) {
+                let late = schedule.late(now);
+                assert!(late == 0 || schedule.turn(late - 1, now) == Turn::Unsent, "{per_second}/s at {now:?}");
+                assert!(
+                    late == schedule.total() || schedule.turn(late, now) == Turn::Send,
+                    "{per_second}/s at {now:?}"
+                );
+            }
+        }
     }
 
     #[test]
