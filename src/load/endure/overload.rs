@@ -30,6 +30,9 @@ const LISTINGS: usize = OVERLOAD_CONNECTIONS;
 const SEARCH: [f64; 5] = [4_000.0, 12_000.0, 36_000.0, 108_000.0, 324_000.0];
 /// Between two looks at what is live.
 const LOOK: Duration = Duration::from_millis(250);
+/// The gauges are made once a second and looked at a little later: so much later than the load the looks may begin, and so much
+/// sooner than its length they end, for afterwards the generator takes its listings down.
+const LOOKS_LAG: Duration = Duration::from_millis(1_500);
 /// What a second of overload may add when it goes on: nothing but the allocator's own rounding.
 const RESIDENT_SLACK: u64 = 4 << 20;
 /// Share of the overload after which memory has the size that it needs.
@@ -222,7 +225,7 @@ impl Watch {
                         began = Some(now);
                     }
                     let elapsed = began.map(|began| Duration::from_millis(now.ms_since(began)));
-                    if let Some(elapsed) = elapsed.filter(|elapsed| *elapsed < length) {
+                    if let Some(elapsed) = elapsed.filter(|elapsed| *elapsed + LOOKS_LAG < length) {
                         seen.looks += 1;
                         seen.present = seen.present.min(present);
                         seen.last = figures.resident_bytes;
