@@ -52,11 +52,18 @@ pub(crate) struct Args {
 const HELP: &str = "Example:
   rendezvous host --server http://127.0.0.1:8080 --tenant demo --protocol arena/3 --name \"Friday night\"
 
-Events with --json: logged_in, listed, verified, unanswered, renewed, lost, draining, retrying, offered, payload,
+Events with --json: logged_in, listed, verified, unanswered, renewed, lost, draining, retrying, offered, payload, \
 introduced, connected, not_connected, message, closed, failed
 
-Exit codes: 0 taken down by a signal, 1 no socket, 2 wrong command line, 3 server unreachable, 4 refused by the server,
-5 the server has no UDP address that can be used from here";
+While the server is away it goes on trying.
+
+Exit codes:
+  0  ended by Ctrl-C, and the listing was taken down
+  1  this machine: no socket
+  2  wrong command line
+  3  ended by Ctrl-C while the server could not be reached: the listing ends with its lease
+  4  the server refused (tenant, quota, token, a field)
+  5  the server has no UDP address that can be used from here";
 
 /// Runs until a signal.
 pub(crate) fn run(args: Args) -> ExitCode {
@@ -127,8 +134,9 @@ impl Session {
             self.peers.send(&self.host).await;
         }
         let output = self.output;
+        let text = if self.host.listing().is_some() { "the listing is taken down" } else { "nothing was listed" };
         self.host.close().await?;
-        output.event("closed", json!({}), "the listing is taken down");
+        output.event("closed", json!({}), text);
         Ok(ExitCode::from(exit::OK))
     }
 

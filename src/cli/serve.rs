@@ -57,7 +57,7 @@ Exit codes:
   0  drained after a signal
   1  a second signal, or an address could not be bound
   2  wrong command line or configuration
-  3  a transition or an edge panicked (a bug): let the supervisor start it again";
+  3  a store or an edge panicked (a bug): let the supervisor start it again";
 
 impl Args {
     fn flags(&self) -> Flags {
@@ -155,8 +155,8 @@ fn dev_text(server: &Server, config: &Config, generated: Option<&Secret>, begun:
          It is not for the internet, and refuses addresses that are not loopback.\n\
          Operator key: {shown}.\n\n\
          Try next, each in a terminal of its own:\n  \
-         {program} host {common} --protocol arena/1 --name \"Friday night\"\n  \
-         {program} browse {common} --protocol arena/1\n  \
+         {program} host {common} --protocol arena/3 --name \"Friday night\"\n  \
+         {program} browse {common} --protocol arena/3\n  \
          {program} join {common} LISTING_ID\n  \
          {program} worker --server {url}\n  \
          {program} session create {common} --profile {DEV_PROFILE} --wait\n  \

@@ -32,8 +32,13 @@ const HELP: &str = "Example, with `rendezvous serve --dev` and `rendezvous worke
 
 Events with --json: session, command, knock, failed
 
-Exit codes: 0 admitted (with --wait: applied), 1 a file can't be read, 2 wrong command line, 3 server unreachable,
-4 refused by the server, 9 with --wait: the command was rejected or expired";
+Exit codes:
+  0  admitted; with --wait: applied
+  1  a file can't be read
+  2  wrong command line
+  3  the server can't be reached, or isn't a rendezvous server
+  4  the server refused
+  9  with --wait: the command was rejected or expired";
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {

@@ -179,9 +179,9 @@ macro_rules! codes {
 
 codes! {
     /// Absent, ended, or not yours.
-    NotFound "not_found" "check the id and the tenant; the game may have ended, so browse again";
+    NotFound "not_found" "check the id and the tenant; a game may have ended: browse again";
     /// It was there and has ended.
-    Expired "expired" "ask again with a new idempotency key";
+    Expired "expired" "it is over: ask for another, with a new idempotency key";
     /// Another version, or another body under a used key.
     Conflict "conflict" "read the current version and try again";
     /// A quota or a ceiling.

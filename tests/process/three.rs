@@ -134,6 +134,16 @@ fn case_l10_a_game_whose_host_was_killed_vanishes_by_itself() {
 }
 
 #[test]
+fn a_host_without_its_tenant_ends_and_says_so() {
+    let server = Server::dev();
+    let mut command = rendezvous();
+    command.args(["host", "--server", &server.url(), "--tenant", "nobody", "--protocol", "arena/3", "--name", "x"]);
+    let mut host = Process::start(command.arg("--json"));
+    host.assert_exit(4);
+    assert_eq!(host.event("failed")["code"], "not_found");
+}
+
+#[test]
 fn rule_h6_a_gated_host_without_a_terminal_admits_everybody() {
     let server = Server::dev();
     let (mut host, listing) = host(&server, &["--gate"]);

@@ -22,8 +22,10 @@ use std::process::ExitCode;
   rendezvous load browse --rate 20000 --duration 30
   rendezvous load renew --rate 2000 --json
   rendezvous load admission --rate 2000
-  rendezvous load compare
+Those that start servers of their own:
+  rendezvous load overload
   rendezvous load soak --seconds 60
+  rendezvous load compare
 
 Exit codes of the mixes:
   0    it ran, whatever the figures

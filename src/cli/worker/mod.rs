@@ -61,10 +61,15 @@ const HELP: &str = "Example:
   rendezvous worker --server http://127.0.0.1:8080
   rendezvous session create --server http://127.0.0.1:8080 --profile demo --payload \"Friday night\" --wait
 
-Events with --json: registered, acquired, claimed, applying, completed, settled, passed, listed, unlisted, knock, connected, message,
+Events with --json: registered, acquired, claimed, applying, completed, settled, passed, listed, unlisted, knock, connected, message, \
 closed, lost, released, moved, retrying, ended, failed
 
-Exit codes: 0 ended by a signal, 1 this machine, 2 wrong command line, 3 server unreachable, 4 the server refused this host";
+Exit codes:
+  0  ended by Ctrl-C, and the sessions were let go
+  1  this machine: no socket
+  2  wrong command line
+  3  ended by Ctrl-C while no server could be reached: the sessions go to other hosts when their leases lapse
+  4  the server refused this host";
 
 /// Runs until a signal.
 pub(crate) fn run(args: Args) -> ExitCode {

@@ -65,8 +65,12 @@ impl Host {
                 self.news.push_back(HostNews::Renewed { version: renewed.version });
             }
             Done::Ask(Ok(view)) => self.lease.alive(view.version, view.instance),
+            // No guest and no listing so far: what isn't there is the tenant, and asking again brings none.
+            Done::Login(Err(error)) if !self.listed_before && error.code() == Some(&Code::NotFound) => {
+                self.failed(CallFailure::Fatal, error, now);
+            }
             Done::Login(Err(error)) | Done::Register(Err(error)) | Done::Renew(Err(error)) | Done::Ask(Err(error)) => {
-                self.fail(error, now);
+                self.failed(classify(&error, self.fixed_token), error, now);
             }
             Done::Poll(listing, answer) if self.listing() == Some(listing) => self.polled(answer, now),
             Done::Relays(relays) => self.relays = relays.iter().map(SocketAddr::ip).collect(),
@@ -96,8 +100,7 @@ impl Host {
         self.poll(0);
     }
 
-    fn fail(&mut self, error: Error, now: MonoTime) {
-        let failure = classify(&error, self.fixed_token);
+    fn failed(&mut self, failure: CallFailure, error: Error, now: MonoTime) {
         self.lease.failed(failure, now);
         match failure {
             CallFailure::Fatal => {
@@ -109,9 +112,8 @@ impl Host {
                 if failure == CallFailure::TokenRefused {
                     self.directory = self.directory.clone().without_token();
                 }
-                if self.registered.take().is_some() {
-                    self.news.push_back(HostNews::Lost);
-                }
+                let lost = self.registered.take().is_some();
+                self.news.push_back(if lost { HostNews::Lost } else { HostNews::Retrying { error } });
             }
             CallFailure::Transient { .. } => self.news.push_back(HostNews::Retrying { error }),
             CallFailure::Stale { .. } => {}
