@@ -16,6 +16,9 @@ pub const WAIT_MAX: Duration = Duration::from_secs(30);
 /// written through its own connection.
 pub(super) const RECHECK: Duration = Duration::from_secs(1);
 
+/// Polls of commands leave this part of all places to hosts, rounded down: without work no command is applied.
+const HOSTS_PART: usize = 4;
+
 /// All waiting polls, at most a ceiling; the map holds only what waits, so it is bounded by it too.
 pub struct Waits {
     ceiling: usize,
@@ -26,6 +29,8 @@ pub struct Waits {
 #[derive(Default)]
 struct State {
     waiting: usize,
+    /// Those of them that wait for commands.
+    commands: usize,
     next: u64,
     places: HashMap<Notice, Vec<(u64, Arc<Notify>)>>,
 }
@@ -76,10 +81,13 @@ impl Waits {
 
     fn enter(&self, notice: Notice) -> Result<Place<'_>, Error> {
         let mut state = self.state();
-        if state.waiting >= self.ceiling {
+        let for_command = usize::from(is_for_command(&notice));
+        let commands_max = self.ceiling - self.ceiling / HOSTS_PART;
+        if state.waiting >= self.ceiling || state.commands + for_command > commands_max {
             return Err(Error::new(ErrorCode::Overloaded));
         }
         state.waiting += 1;
+        state.commands += for_command;
         state.next += 1;
         let number = state.next;
         let news = Arc::new(Notify::new());
@@ -122,10 +130,18 @@ impl Waits {
     }
 }
 
+fn is_for_command(notice: &Notice) -> bool {
+    match notice {
+        Notice::Command(..) => true,
+        Notice::Host(_) => false,
+    }
+}
+
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut state = self.waits.state();
         state.waiting -= 1;
+        state.commands -= usize::from(is_for_command(&self.notice));
         if let Some(places) = state.places.get_mut(&self.notice) {
             places.retain(|(number, _)| *number != self.number);
             if places.is_empty() {
@@ -159,5 +175,27 @@ impl Drop for Timer {
         if let Some(stop) = self.stop.take() {
             stop();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::{CommandSeq, HostId, SessionId, Tenant};
+
+    #[test]
+    fn polls_of_commands_leave_places_to_hosts() {
+        let waits = Waits::new(8);
+        let command = |seq| waits.enter(Notice::Command(Tenant::new("demo").unwrap(), SessionId(1), CommandSeq(seq)));
+        let host = || waits.enter(Notice::Host(HostId::new("eu-1").unwrap()));
+        let commands: Vec<_> = (0..6).map(|seq| command(seq).unwrap_or_else(|error| panic!("{error}"))).collect();
+        assert_eq!(command(7).err().map(|error| error.code), Some(ErrorCode::Overloaded));
+        let hosts: Vec<_> = (0..2).map(|_| host().unwrap_or_else(|error| panic!("{error}"))).collect();
+        assert_eq!(host().err().map(|error| error.code), Some(ErrorCode::Overloaded));
+        drop(commands);
+        assert!(host().is_ok() && command(7).is_ok());
+        drop(hosts);
+        let state = waits.state();
+        assert_eq!((state.waiting, state.commands, state.places.len()), (0, 0, 0));
     }
 }

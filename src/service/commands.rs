@@ -6,10 +6,10 @@ use super::GateAnswered;
 use super::Service;
 use crate::admission::{
     AdmissionView, Bytes, Catalog, CommandEntry, CommandKind, CommandSeq, CommandState, CommandStore, CommandView,
-    Completion, CreateRequest, DispositionInboxEntry, Error, GateDecision, GateResponseRequest, GetCatalogEntryRequest,
-    GetDispositionCommandRequest, HostService, InputRequest, InterruptRequest, LeaseRef, ObjectMetadata,
-    OperatorService, OutcomeCode, Principal, PrincipalName, RequestKey, RestoreRequest, ServicePrincipal, SessionId,
-    SessionView, Sha256, Tenant, TenantPrincipal, Waits,
+    Completion, CreateRequest, DispositionInboxEntry, Error, ErrorCode, GateDecision, GateResponseRequest,
+    GetCatalogEntryRequest, GetDispositionCommandRequest, HostService, InputRequest, InterruptRequest, LeaseRef,
+    ObjectMetadata, OperatorService, OutcomeCode, Principal, PrincipalName, RequestKey, RestoreRequest,
+    ServicePrincipal, SessionId, SessionView, Sha256, Tenant, TenantPrincipal, Waits,
 };
 use crate::domain::{AttemptId, Failure, SessionRef, TenantId};
 use std::sync::Arc;
@@ -188,11 +188,18 @@ impl CommandPlane {
         seq: CommandSeq,
         completion: Completion,
     ) -> Result<CommandEntry, CompletionError> {
+        let asked = completion.clone();
         let completion = match completion {
             Completion::Applied => self.answer_gate(directory, by, &lease, seq).await?,
             Completion::Rejected(code) => Completion::Rejected(code),
         };
-        Ok(self.parts.hosts.complete(by, lease, seq, completion).await?.0)
+        match self.parts.hosts.complete(by, lease.clone(), seq, completion.clone()).await {
+            // The attempt ended after an earlier try, which the journal knows as it was asked: that one is finished.
+            Err(error) if error.code == ErrorCode::AlreadySettled && completion != asked => {
+                Ok(self.parts.hosts.complete(by, lease, seq, asked).await?.0)
+            }
+            taken => Ok(taken?.0),
+        }
     }
 
     /// Repeating it is harmless, so it may be done before the journal says so: a crash in between leaves an answered gate
@@ -207,6 +214,11 @@ impl CommandPlane {
         let (tenant, session) = (lease.tenant.clone(), lease.session);
         let request = GetDispositionCommandRequest { tenant: tenant.clone(), session, seq };
         let (entry, _) = self.parts.commands.get_disposition_command(request).await.map_err(Error::from)?;
+        let is_gone = entry.outcome.as_ref().is_some_and(|outcome| outcome.code.as_str() == ATTEMPT_GONE);
+        if entry.kind == CommandKind::GateResponse && is_gone {
+            // The same answer to the same call.
+            return Ok(gone());
+        }
         let is_begun = entry.state == CommandState::Applying && entry.applying == Some(lease.epoch);
         if entry.kind != CommandKind::GateResponse || !is_begun {
             return Ok(Completion::Applied);
@@ -224,7 +236,8 @@ impl CommandPlane {
         let Some(tenant) = position.and_then(|position| u16::try_from(position).ok()).map(TenantId) else {
             return Ok(gone());
         };
-        match directory.answer_session_gate(tenant, SessionRef(session.0), AttemptId(attempt_id), admit).await {
+        let host = directory.principal(tenant, by.name().as_str());
+        match directory.answer_session_gate(host, SessionRef(session.0), AttemptId(attempt_id), admit).await {
             Ok(GateAnswered::AsAsked) => Ok(Completion::Applied),
             Ok(GateAnswered::Gone) => Ok(gone()),
             Err(failure) => Err(CompletionError::Directory(failure)),

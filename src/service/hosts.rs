@@ -8,9 +8,9 @@ use super::{
 };
 use crate::credentials::{host_username, presence_username};
 use crate::domain::{
-    Answer, AttemptId, Command, Consume, Delete, Failure, GATE_ITEMS_MAX, GateAnswer, GateAuthority, Idempotency,
-    LeaseProof, LeaseView, ListingId, Outcome, PendingAttempt, Query, Register, Registered, Rejection, Renew, Renewed,
-    Scope, SessionRef, TenantId,
+    Answer, AttemptId, AttemptState, Command, Consume, Delete, EndReason, Failure, GATE_ITEMS_MAX, GateAnswer,
+    GateAuthority, Idempotency, LeaseProof, LeaseView, ListingId, Outcome, PendingAttempt, Principal, Query, Register,
+    Registered, Rejection, Renew, Renewed, Scope, SessionRef, TenantId,
 };
 
 impl Service {
@@ -181,18 +181,31 @@ impl Service {
         self.decide_gate(attempt, GateAuthority::Owner { caller: caller.principal, lease }, admit).await
     }
 
-    /// The command plane's answer, for a session of `tenant`. An attempt that is over, or not at this session's gate, is
-    /// [`GateAnswered::Gone`].
+    /// The command plane's answer, which `host` applied, for a session of its tenant. An attempt that is over, or not at
+    /// this session's gate, is [`GateAnswered::Gone`], unless it ended as this answer would have it: then the answer was
+    /// given before, and what came after that was lost.
     pub async fn answer_session_gate(
         &self,
-        tenant: TenantId,
+        host: Principal,
         session: SessionRef,
         attempt: AttemptId,
         admit: bool,
     ) -> Result<GateAnswered, Failure> {
-        match self.decide_gate(attempt, GateAuthority::CommandPlane { tenant, session }, admit).await {
+        let by = GateAuthority::CommandPlane { tenant: host.tenant, session };
+        match self.decide_gate(attempt, by, admit).await {
             Ok(_) => Ok(GateAnswered::AsAsked),
-            Err(Failure::Rejected(Rejection::NotFound)) => Ok(GateAnswered::Gone),
+            Err(Failure::Rejected(Rejection::NotFound)) => self.answered_before(host, attempt, admit).await,
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn answered_before(&self, host: Principal, attempt: AttemptId, admit: bool) -> Result<GateAnswered, Failure> {
+        // Nobody is introduced before the gate is open, so who was has been let in.
+        let as_asked = if admit { EndReason::Done } else { EndReason::Refused };
+        let caller = Caller { principal: host, guest_source: None };
+        match self.attempt(&caller, attempt, None, 0).await {
+            Ok(status) if status.state == AttemptState::Ended(as_asked) => Ok(GateAnswered::AsAsked),
+            Ok(_) | Err(Failure::Rejected(Rejection::NotFound)) => Ok(GateAnswered::Gone),
             Err(failure) => Err(failure),
         }
     }

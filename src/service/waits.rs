@@ -18,6 +18,9 @@ use tokio::time::{Instant, timeout_at};
 /// Polls that may wait on one attempt: one of each side.
 const PER_ATTEMPT: usize = 2;
 
+/// Polls that may wait at one gate: the back ends of one session.
+const PER_GATE: usize = 16;
+
 /// What ends a wait besides news and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -28,12 +31,15 @@ enum Phase {
     Over,
 }
 
-/// All waiting long polls, at most `ceiling`; the maps hold only what waits, so they are bounded by it too.
+/// All waiting long polls: at most `ceiling` for listings and attempts, and as many at gates, which so take no place from
+/// those that hosts and joiners need. The maps hold only what waits, so they are bounded by it too.
 pub struct Waits {
     ceiling: u32,
     /// Read by the writer before it looks into a map. Relaxed is enough: a poll counts itself before it enters the lane
     /// with its second question, and a transition that comes after that question has synchronised with it in the lane.
     waiting: AtomicU32,
+    /// The same for polls at gates.
+    waiting_at_gates: AtomicU32,
     listings: DashMap<ListingId, Arc<Slot>>,
     attempts: DashMap<AttemptId, Sides>,
     gates: DashMap<Gate, Vec<Arc<Slot>>>,
@@ -92,11 +98,12 @@ pub(super) struct Place<'a> {
 }
 
 impl Waits {
-    /// A registry for at most `ceiling` waiting polls.
+    /// A registry for at most `ceiling` polls that wait for listings and attempts, and as many at gates.
     pub fn new(ceiling: u32) -> Arc<Self> {
         Arc::new(Self {
             ceiling,
             waiting: AtomicU32::new(0),
+            waiting_at_gates: AtomicU32::new(0),
             listings: DashMap::new(),
             attempts: DashMap::new(),
             gates: DashMap::new(),
@@ -106,7 +113,14 @@ impl Waits {
 
     /// Polls that wait now.
     pub fn waiting(&self) -> u32 {
-        self.waiting.load(Ordering::Relaxed)
+        self.waiting.load(Ordering::Relaxed) + self.waiting_at_gates.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, subject: Subject) -> &AtomicU32 {
+        match subject {
+            Subject::Listing(_) | Subject::Attempt(_) => &self.waiting,
+            Subject::Gate(_) => &self.waiting_at_gates,
+        }
     }
 
     /// Lets every poll answer at once, those to come as well: the process is about to end or the store is lost.
@@ -142,16 +156,23 @@ impl Waits {
         Ok(place)
     }
 
-    /// A place to wait at a session's gate.
+    /// A place to wait at a session's gate. With all of its places taken none is let go for it: who was would come again.
     pub(super) fn for_gate(&self, tenant: TenantId, session: SessionRef, wait_ms: u64) -> Result<Place<'_>, Failure> {
         let place = self.place(Subject::Gate((tenant, session)), wait_ms)?;
-        self.gates.entry((tenant, session)).or_default().push(Arc::clone(&place.slot));
+        let mut slots = self.gates.entry((tenant, session)).or_default();
+        if slots.len() >= PER_GATE {
+            // Leaving takes the same lock.
+            drop(slots);
+            return Err(Rejection::CapacityExceeded(Resource::LongPolls).into());
+        }
+        slots.push(Arc::clone(&place.slot));
+        drop(slots);
         Ok(place)
     }
 
     fn place(&self, subject: Subject, wait_ms: u64) -> Result<Place<'_>, Failure> {
         let more = |waiting| (waiting < self.ceiling).then_some(waiting + 1);
-        self.waiting
+        self.count(subject)
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .map_err(|_| Rejection::CapacityExceeded(Resource::LongPolls))?;
         let until = Instant::now() + Duration::from_millis(wait_ms);
@@ -260,7 +281,7 @@ impl Drop for Place<'_> {
                 }
             }
         }
-        self.waits.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.waits.count(self.subject).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -349,6 +370,23 @@ mod tests {
         assert_eq!(elsewhere.woken().await, Woken::Last);
         drop((first, second, elsewhere));
         assert_eq!((waits.waiting(), waits.gates.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn polls_at_gates_take_no_place_from_hosts_and_joiners() {
+        let waits = Waits::new(20);
+        let at = |session| waits.for_gate(TenantId(0), SessionRef(session), LONG_MS);
+        let one: Vec<_> = (0..PER_GATE).map(|_| at(1).unwrap()).collect();
+        let full = Failure::Rejected(Rejection::CapacityExceeded(Resource::LongPolls));
+        assert_eq!(at(1).err(), Some(full.clone()), "one gate has so many places");
+        let more: Vec<_> = (2..6).map(|session| at(session).unwrap()).collect();
+        assert_eq!(at(9).err(), Some(full), "all gates have so many");
+        let hosts: Vec<_> = (0..20).map(|id| waits.for_listing(ListingId(id), LONG_MS)).collect();
+        assert!(hosts.iter().all(Result::is_ok));
+        assert_eq!(waits.waiting(), 40);
+        drop((one, more, hosts));
+        assert_eq!((waits.waiting(), waits.gates.len()), (0, 0));
+        assert!(at(1).is_ok());
     }
 
     #[tokio::test]

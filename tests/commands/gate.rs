@@ -113,8 +113,11 @@ async fn an_answer_to_no_such_attempt_ends_as_attempt_gone() {
         world.ask("DELETE", &format!("/v1/tenants/demo/attempts/{attempt}"), &[("authorization", &token)], "").await;
     assert_eq!(closed.status, 204);
     let late = decide(&world, &session, &attempt, true).await;
-    let late = apply(&world, &session, late, epoch).await;
-    assert_eq!((&late["state"], &late["disposition"]), (&json!("rejected"), &json!("attempt_gone")));
+    let first = apply(&world, &session, late, epoch).await;
+    assert_eq!((&first["state"], &first["disposition"]), (&json!("rejected"), &json!("attempt_gone")));
+    let done = json!({"host": "eu-1", "epoch": epoch, "result": "applied"});
+    let again = world.step(&session, late, "complete", done).await;
+    assert_eq!((again.status, &again.json), (200, &first), "a repeated completion is the same");
     let (other_token, other) = joins(&world, &listing).await;
     let elsewhere = world.session("elsewhere").await;
     let other_epoch = world.runs(EU_KEY, "eu-1", &elsewhere).await;
@@ -122,6 +125,23 @@ async fn an_answer_to_no_such_attempt_ends_as_attempt_gone() {
     let wrong = apply(&world, &elsewhere, wrong, other_epoch).await;
     assert_eq!((&wrong["state"], &wrong["disposition"]), (&json!("rejected"), &json!("attempt_gone")));
     assert_eq!(state(&world, &other_token, &other).await, "waiting");
+}
+
+/// The gate is answered before the command's end is written. When that fails, the host completes again, and finds an
+/// attempt that is over because of its first try.
+#[tokio::test]
+async fn a_completion_that_was_cut_off_after_it_had_refused_the_attempt_is_applied_the_next_time() {
+    let world = World::start().await;
+    let (session, epoch, listing) = gated(&world).await;
+    let (token, attempt) = joins(&world, &listing).await;
+    let command = decide(&world, &session, &attempt, false).await;
+    let eu = format!("Bearer {EU_KEY}");
+    let headers = [("authorization", eu.as_str()), ("lease-token", listing["lease_token"].as_str().unwrap())];
+    let path = format!("/v1/tenants/demo/attempts/{attempt}/admission");
+    let refused = world.ask("POST", &path, &headers, r#"{"admit":false}"#).await;
+    assert!(refused.status < 300, "the first try came so far: {refused:?}");
+    assert_eq!(state(&world, &token, &attempt).await, "refused");
+    assert_eq!(apply(&world, &session, command, epoch).await["state"], "applied");
 }
 
 /// Only what the lease holder has begun reaches the directory.

@@ -97,7 +97,8 @@ impl Entrant {
             Some(Err(refused)) => {
                 edge.metrics.refused(refused.reason());
                 tracing::debug!(reason = %refused, "connection refused");
-                tell(refused, &edge).await;
+                // It still has a place, which others may need.
+                let _told = connection.while_wanted(tell(refused, &edge)).await;
             }
         }
     }

@@ -211,16 +211,19 @@ impl Admission {
         LongPoll { admission: self }
     }
 
-    /// Counts the connection under the source that its proxy told, once that is known.
+    /// Counts the connection under the source that its proxy told, once that is known. Refused, it keeps its place among
+    /// all until it is gone.
     pub(super) fn attribute(&self, source: Source) -> Result<(), Ceiling> {
         let mut inner = self.registry.lock();
         inner.uncount(self.id);
-        inner.make_room(self.registry.max, self.registry.max_per_source, Some(source), Some(self.id))?;
-        if let Some(entry) = inner.entries.get_mut(&self.id) {
+        let room = inner.make_room(self.registry.max, self.registry.max_per_source, Some(source), Some(self.id));
+        if room.is_ok()
+            && let Some(entry) = inner.entries.get_mut(&self.id)
+        {
             entry.source = Some(source);
         }
         inner.count(self.id);
-        Ok(())
+        room
     }
 }
 
@@ -375,6 +378,7 @@ mod tests {
         assert_eq!(a.attribute(Source::V4(1)), Ok(()));
         first.begin_request();
         assert_eq!(b.attribute(Source::V4(1)), Err(Ceiling::Source), "the only other one is busy");
+        assert_eq!(registry.counted(), 2, "who is being refused is still there");
         first.end_request();
         assert_eq!(b.attribute(Source::V4(1)), Ok(()));
         assert!(first.is_evicted());

@@ -25,7 +25,6 @@ use hyper::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
@@ -35,15 +34,14 @@ pub(super) struct Commands {
     scope: Option<String>,
     guests: bool,
     payload_bytes: usize,
-    /// One permit for each upload: with `payload_bytes` it bounds the memory that bodies take.
-    uploads: Semaphore,
+    uploads: payloads::Uploads,
 }
 
 impl Commands {
     /// The credentials have gone to the authenticator.
     pub(super) fn new(settings: CommandSettings) -> Self {
         let CommandSettings { plane, hosts: _, scope, guests, payload_bytes, uploads } = settings;
-        Self { plane, scope, guests, payload_bytes, uploads: Semaphore::new(uploads) }
+        Self { plane, scope, guests, payload_bytes, uploads: payloads::Uploads::new(uploads) }
     }
 }
 
