@@ -3,6 +3,7 @@
 use super::transport::BODY_BYTES_MAX;
 use super::*;
 use crate::client::error::Code;
+use crate::client::{Worker, WorkerNews, WorkerOptions};
 use crate::domain::{AttemptId, InstanceId, ListingId};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -257,23 +258,27 @@ async fn a_long_content_is_stored_first_and_a_create_waits_for_its_own() {
     assert_eq!(asked[2].body, asked[4].body, "the same request again");
 }
 
+const HOST: &str =
+    r#"{"host":"eu 1","target_key":"k","capacity":4,"placed":0,"expires_at":"t","heartbeat_ttl_ms":30000}"#;
+const LEASE: &str = r#"{"session_id":"x","host":"eu 1","epoch":7,"expires_at":"t","ttl_ms":30000}"#;
+
+/// A work list with three tasks of one session.
+fn work() -> &'static str {
+    let list = format!(
+        r#"{{"work":[{{"tenant":"demo","session":{{"session_id":"{}","profile":"demo","target_key":"k","workload":"w",
+        "state":"open","created_at":"t","commands":1,"open_commands":1}},"tasks":[{{"task":"acquire"}},
+        {{"task":"deliver","command":{COMMAND}}},{{"task":"dance","of":"a newer server"}}]}}]}}"#,
+        session()
+    );
+    Box::leak(list.into_boxed_str())
+}
+
 #[tokio::test]
 async fn a_host_names_itself_and_its_lease_in_every_call() {
-    let work: &'static str = Box::leak(
-        format!(
-            r#"{{"work":[{{"tenant":"demo","session":{{"session_id":"{}","profile":"demo","target_key":"k","workload":"w",
-            "state":"open","created_at":"t","commands":1,"open_commands":1}},"tasks":[{{"task":"acquire"}},
-            {{"task":"deliver","command":{COMMAND}}},{{"task":"dance","of":"a newer server"}}]}}]}}"#,
-            session()
-        )
-        .into_boxed_str(),
-    );
-    let host = r#"{"host":"eu 1","target_key":"k","capacity":4,"placed":0,"expires_at":"t","heartbeat_ttl_ms":30000}"#;
-    let lease = r#"{"session_id":"x","host":"eu 1","epoch":7,"expires_at":"t","ttl_ms":1000}"#;
     let script = vec![
-        (200, vec![], host),
-        (200, vec![], work),
-        (200, vec![], lease),
+        (200, vec![], HOST),
+        (200, vec![], work()),
+        (200, vec![], LEASE),
         (204, vec![], ""),
         (200, vec![], COMMAND),
         (200, vec![], "content"),
@@ -301,6 +306,38 @@ async fn a_host_names_itself_and_its_lease_in_every_call() {
     assert_eq!(body(&asked[3]), released);
     let completed = serde_json::json!({ "host": "eu 1", "epoch": 7, "result": "rejected", "code": "busy" });
     assert_eq!(body(&asked[4]), completed);
+}
+
+/// What a lease has begun is told to nobody while it lasts, so a beginning whose answer was lost is asked for again, and a
+/// lease under which it stays in doubt is renewed no more.
+#[tokio::test]
+async fn case_l10_a_worker_whose_beginning_is_in_doubt_asks_again_and_then_lets_the_lease_lapse() {
+    let down = || (503, vec![], "");
+    let late = (410, vec![], r#"{"code":"expired","title":"Too late","status":410}"#);
+    let script =
+        vec![(200, vec![], HOST), (200, vec![], work()), (200, vec![], LEASE), (200, vec![], COMMAND), down(), late];
+    let stub = Stub::start(script).await;
+    let host = CommandHost::new(&stub.url, "eu 1", Secret::new("the-credential")).unwrap();
+    let options = WorkerOptions { target_key: "k".into(), capacity: 1, ttl: None };
+    let mut worker = Worker::new(vec![host], options).unwrap();
+    let mut heard = Vec::new();
+    while heard.last() != Some(&"lost") {
+        heard.push(match worker.next().await.unwrap() {
+            WorkerNews::Registered { .. } => "registered",
+            WorkerNews::Acquired { .. } => "acquired",
+            WorkerNews::Claimed { .. } => "claimed",
+            WorkerNews::Retrying { .. } => "retrying",
+            WorkerNews::Passed { .. } => "passed",
+            WorkerNews::Lost { .. } => "lost",
+            WorkerNews::Apply(_)
+            | WorkerNews::Settled { .. }
+            | WorkerNews::Released { .. }
+            | WorkerNews::Moved { .. } => "what was not expected",
+        });
+    }
+    assert_eq!(heard, ["registered", "acquired", "claimed", "retrying", "passed", "lost"]);
+    let begun = stub.asked().iter().filter(|asked| asked.line.ends_with("/commands/1/begin")).count();
+    assert_eq!((begun, worker.sessions().count()), (2, 0));
 }
 
 #[test]

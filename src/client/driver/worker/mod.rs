@@ -21,7 +21,8 @@ const POLL_WAIT: Duration = Duration::from_secs(20);
 const PAUSE_MIN_MS: u64 = 100;
 /// Longest pause.
 const PAUSE_MAX_MS: u64 = 5_000;
-/// Tries of a completion, with pauses between them: half a minute. After that another host finds out from the journal.
+/// Tries of a completion, with pauses between them: half a minute. After that the lease is let go, and who holds the next one
+/// finds out from the journal.
 const COMPLETION_TRIES: u32 = 10;
 /// Leases and heartbeats are renewed after this part of their time, so that two renewals may fail.
 const RENEWED_IN: u64 = 3;
@@ -144,7 +145,11 @@ impl Worker {
                 }
             }
         }
-        ask!(self, host => host.complete(held, number, completion))
+        let answer = ask!(self, host => host.complete(held, number, completion));
+        if answer.is_err() {
+            self.let_lapse(held.session);
+        }
+        answer
     }
 
     /// Lets a session go: `close` when it is over, else another host may take it.

@@ -25,8 +25,8 @@ pub(super) struct Step {
 enum Todo {
     /// A task of the work list.
     Task(HostTask),
-    /// A command that was claimed.
-    Begin { held: Held, command: Box<CommandView> },
+    /// A command that was claimed; `is_doubtful` once an answer to its beginning was lost.
+    Begin { held: Held, command: Box<CommandView>, is_doubtful: bool },
 }
 
 impl Worker {
@@ -110,10 +110,7 @@ impl Worker {
         let Step { tenant, session, todo } = step;
         let next = match todo {
             Todo::Task(HostTask::Deliver { command }) => self.claim(&tenant, &session, *command).await,
-            Todo::Begin { held, command } => {
-                self.begin(held, *command).await;
-                None
-            }
+            Todo::Begin { held, command, is_doubtful } => self.begin(held, *command, is_doubtful).await,
             Todo::Task(task) => {
                 self.do_task(&tenant, &session, task).await;
                 None
@@ -181,7 +178,7 @@ impl Worker {
             }
             Ok(command) => {
                 self.done(WorkerNews::Claimed { command: Box::new(command.clone()) });
-                Some(Todo::Begin { held, command: Box::new(command) })
+                Some(Todo::Begin { held, command: Box::new(command), is_doubtful: false })
             }
             Err(error) => {
                 self.pass(&held, command, error).await;
@@ -190,12 +187,27 @@ impl Worker {
         }
     }
 
-    async fn begin(&mut self, held: Held, command: CommandView) {
+    /// Begins, or says what is left to do: a beginning whose answer was lost may have happened, and nobody is told of what
+    /// this lease has begun. So it is asked again for as long as the lease is held, and when that fails the lease is let go:
+    /// the next one settles it from the journal.
+    async fn begin(&mut self, held: Held, command: CommandView, is_doubtful: bool) -> Option<Todo> {
         match self.fetch_and_begin(&held, &command).await {
             Ok((command, content)) => {
                 self.done(WorkerNews::Apply(Box::new(Assignment { held, command, content })));
+                None
             }
-            Err(error) => self.pass(&held, command, error).await,
+            Err(error) if is_trouble(&error) && self.residencies.contains_key(&held.session) => {
+                self.pause(error).await;
+                Some(Todo::Begin { held, command: Box::new(command), is_doubtful: true })
+            }
+            Err(error) => {
+                let session = held.session;
+                self.pass(&held, command, error).await;
+                if is_doubtful {
+                    self.let_lapse(session);
+                }
+                None
+            }
         }
     }
 
@@ -234,9 +246,14 @@ impl Worker {
 
     /// A refusal may say that the session is another host's.
     pub(super) fn lose_if_lost(&mut self, session: SessionId, error: &Error) {
-        if error.code() == Some(&Code::LeaseLost)
-            && let Some(Residency { held, .. }) = self.residencies.remove(&session)
-        {
+        if error.code() == Some(&Code::LeaseLost) {
+            self.let_lapse(session);
+        }
+    }
+
+    /// Renews the lease no more: what it had begun is the next one's to settle.
+    pub(super) fn let_lapse(&mut self, session: SessionId) {
+        if let Some(Residency { held, .. }) = self.residencies.remove(&session) {
             self.news.push_back(WorkerNews::Lost { held });
         }
     }
