@@ -64,8 +64,13 @@ impl Watch {
                 let files = self.files.clone();
                 match spawn_blocking(move || look(&files, self.seen, &self.certificates)).await {
                     Ok((seen, certificates)) => (self.seen, self.certificates) = (seen, certificates),
-                    // Only the end of the runtime keeps it from running.
-                    Err(_) => return,
+                    Err(error) => {
+                        // The end of the runtime is no news; a panic leaves the certificate as it is, for good.
+                        if error.is_panic() {
+                            tracing::error!(event = "certificate_watch_lost", %error);
+                        }
+                        return;
+                    }
                 }
             }
         })
