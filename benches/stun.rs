@@ -10,6 +10,10 @@ use edges::{Row, Table, median};
 use rendezvous::clock::{Clock, SharedClock};
 use rendezvous::stun::{IntegrityKey, Message};
 use std::hint::black_box;
+#[cfg(target_os = "linux")]
+use std::io::IoSlice;
+#[cfg(target_os = "linux")]
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Datagrams of one batch, as many as the edge reads by one system call.
@@ -87,6 +91,44 @@ fn served_time(
     total
 }
 
+/// Nanoseconds per datagram of `sample`'s size to as many clients as a batch has: a system call each, and one for all.
+/// Both include that the clients take them.
+#[cfg(target_os = "linux")]
+fn sending(sample: &[u8]) -> [Vec<f64>; 2] {
+    use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
+    let open = || UdpSocket::bind("127.0.0.1:0").expect("a socket on loopback");
+    let server = open();
+    let clients: Vec<UdpSocket> = (0..BATCH).map(|_| open()).collect();
+    let addresses: Vec<SocketAddr> = clients.iter().map(|client| client.local_addr().expect("bound")).collect();
+    let to_all: Vec<SocketAddrAny> = addresses.iter().map(|to| SocketAddrAny::from(*to)).collect();
+    let take_all = || {
+        let mut bytes = [0; 256];
+        clients.iter().for_each(|client| assert_eq!(client.recv(&mut bytes).ok(), Some(sample.len())));
+    };
+    let per_datagram = |began: Instant| began.elapsed().as_nanos() as f64 / (ROUNDS * BATCH) as f64;
+    let slices = [IoSlice::new(sample)];
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..PAIRS {
+        let began = Instant::now();
+        for _ in 0..ROUNDS {
+            addresses.iter().for_each(|to| assert_eq!(server.send_to(sample, to).ok(), Some(sample.len())));
+            take_all();
+        }
+        times[0].push(per_datagram(began));
+        let began = Instant::now();
+        for _ in 0..ROUNDS {
+            let mut controls: [SendAncillaryBuffer<'_, '_, '_>; BATCH] = Default::default();
+            let messages = to_all.iter().zip(&mut controls);
+            let mut messages: Vec<_> =
+                messages.map(|(to, control)| MMsgHdr::new_with_addr(to, &slices, control)).collect();
+            assert_eq!(sendmmsg(&server, &mut messages, SendFlags::empty()), Ok(BATCH));
+            take_all();
+        }
+        times[1].push(per_datagram(began));
+    }
+    times
+}
+
 fn table() {
     let mut served = Served::new();
     let mut pair = LoopbackPair::new();
@@ -124,6 +166,13 @@ fn table() {
         Some(1e6 / per_datagram(1) / 125.0),
         Some(1.0),
     ));
+    #[cfg(target_os = "linux")]
+    {
+        let [each, together] = sending(&sample);
+        let ratio = median(each.iter().zip(&together).map(|(each, together)| each / together).collect());
+        table.add(Row::new("send and take an answer, a system call each", median(each), "ns", None, None));
+        table.add(Row::new("the same, sent by one call a batch", median(together), "ns", Some(ratio), None));
+    }
     table.finish();
 }
 
