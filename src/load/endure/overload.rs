@@ -20,9 +20,8 @@ use std::time::Duration;
 const TIMES: f64 = 10.0;
 /// Least share of the peak that is still done.
 const GOODPUT_MIN: f64 = 0.9;
-/// Connections of the peak: enough to keep a core busy.
-const PEAK_CONNECTIONS: usize = 64;
-/// Connections of the overload.
+/// Connections of the peak and of the overload: what is compared is how much is asked for, not how many sockets a generator
+/// of one thread can serve.
 const OVERLOAD_CONNECTIONS: usize = 768;
 /// One for each connection of the overload.
 const LISTINGS: usize = OVERLOAD_CONNECTIONS;
@@ -30,6 +29,8 @@ const LISTINGS: usize = OVERLOAD_CONNECTIONS;
 const SEARCH: [f64; 5] = [4_000.0, 12_000.0, 36_000.0, 108_000.0, 324_000.0];
 /// Between two looks at what is live.
 const LOOK: Duration = Duration::from_millis(250);
+/// Looks until the gauges of a load that took its listings down must show it.
+const LOOKS_UNTIL_FORGOTTEN: u32 = 20;
 /// The gauges are made once a second and looked at a little later: so much later than the load the looks may begin, and so much
 /// sooner than its length they end, for afterwards the generator takes its listings down.
 const LOOKS_LAG: Duration = Duration::from_millis(1_500);
@@ -112,8 +113,8 @@ pub(crate) async fn run(
     let all = Mix::of([(Kind::Browse, 80), (Kind::Renew, 8), (Kind::Presence, 10), (Kind::Join, 2)]);
     let load = Load { served: &served, mix: all, length: options.length };
     let peak = load.peak(stop.as_mut(), progress).await?;
-    let before = served.figures()?;
     progress("ten times the peak");
+    let before = forgotten(&served).await?;
     let watch = Watch::start(&served, options.length)?;
     let over = load.put(peak.goodput() * TIMES, OVERLOAD_CONNECTIONS, LISTINGS, stop.as_mut(), progress).await;
     let seen = watch.end();
@@ -132,6 +133,19 @@ pub(crate) async fn run(
     Ok(verdict)
 }
 
+/// What the server holds once the gauges no longer tell of the listings of the load before.
+async fn forgotten(served: &Served) -> Result<Figures, EndureError> {
+    let mut figures = served.figures()?;
+    for _ in 0..LOOKS_UNTIL_FORGOTTEN {
+        if figures.gauges.get(PRESENCE).is_none_or(|present| *present == 0) {
+            break;
+        }
+        tokio::time::sleep(LOOK).await;
+        figures = served.figures()?;
+    }
+    Ok(figures)
+}
+
 struct Load<'a> {
     served: &'a Served,
     mix: Mix,
@@ -148,7 +162,7 @@ impl Load<'_> {
         let mut best: Option<Report> = None;
         for per_second in SEARCH {
             progress(&format!("looking for the peak: {}", table::rate(per_second)));
-            let report = self.put(per_second, PEAK_CONNECTIONS, LISTINGS, stop.as_mut(), progress).await?;
+            let report = self.put(per_second, OVERLOAD_CONNECTIONS, LISTINGS, stop.as_mut(), progress).await?;
             let is_beyond = report.goodput() < per_second * GOODPUT_MIN;
             if best.as_ref().is_none_or(|best| best.goodput() < report.goodput()) {
                 best = Some(report);
