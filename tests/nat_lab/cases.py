@@ -51,8 +51,12 @@ class Cases:
         pairs = [(host, joiner, joiners[joiner].machine()) for host in KINDS for joiner in KINDS]
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             joins = [pool.submit(self.lab.join, machine, hosts[host]) for host, _, machine in pairs]
-            for (host, joiner, _), join in zip(pairs, joins):
-                self.add(f"{host} host, {joiner} player", expected(host, joiner), join.result())
+            for (host, joiner, machine), join in zip(pairs, joins):
+                name, wanted, outcome = f"{host} host, {joiner} player", expected(host, joiner), join.result()
+                if wanted == "relayed" and outcome.seen == "direct":
+                    # A port by hash, or by chance, may be the same for two destinations: not twice.
+                    outcome, name = self.lab.join(machine, hosts[host]), f"{name}, again"
+                self.add(name, wanted, outcome)
 
     def one(self, name, wanted, host, joiner, v6=False):
         """A host in one namespace, a join in another."""
