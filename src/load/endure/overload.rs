@@ -34,8 +34,9 @@ const LOOKS_UNTIL_FORGOTTEN: u32 = 20;
 /// The gauges are made once a second and looked at a little later: so much later than the load the looks may begin, and so much
 /// sooner than its length they end, for afterwards the generator takes its listings down.
 const LOOKS_LAG: Duration = Duration::from_millis(1_500);
-/// What a second of overload may add when it goes on: nothing but the allocator's own rounding.
-const RESIDENT_SLACK: u64 = 4 << 20;
+/// What the second half of the overload may add: its joins are remembered for minutes (rule F3), a kilobyte each or less, and the
+/// allocator rounds.
+const RESIDENT_SLACK: u64 = 8 << 20;
 /// Share of the overload after which memory has the size that it needs.
 const GROWN_AFTER: f64 = 0.5;
 /// Between two requests of the one who waits to be refused.
