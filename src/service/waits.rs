@@ -378,7 +378,7 @@ mod tests {
         let at = |session| waits.for_gate(TenantId(0), SessionRef(session), LONG_MS);
         let one: Vec<_> = (0..PER_GATE).map(|_| at(1).unwrap()).collect();
         let full = Failure::Rejected(Rejection::CapacityExceeded(Resource::LongPolls));
-        assert_eq!(at(1).err(), Some(full.clone()), "one gate has so many places");
+        assert_eq!(at(1).err(), Some(full), "one gate has so many places");
         let more: Vec<_> = (2..6).map(|session| at(session).unwrap()).collect();
         assert_eq!(at(9).err(), Some(full), "all gates have so many");
         let hosts: Vec<_> = (0..20).map(|id| waits.for_listing(ListingId(id), LONG_MS)).collect();
