@@ -86,11 +86,13 @@ mod tests {
         let page = include_str!("../../docs/operations.md");
         let named = page.split('`').filter(|word| word.starts_with("rendezvous_"));
         for name in named.map(|word| word.split('{').next().unwrap()) {
-            // The last two: when a connection was refused, and with TLS.
+            // Prefixes, and what has no series before it has happened: a report, a refusal, TLS.
             let shown_when_used = [
                 "rendezvous_",
+                "rendezvous_admission_",
                 "rendezvous_path_reports_total",
                 "rendezvous_http_connections_refused_total",
+                "rendezvous_http_rate_limited_total",
                 "rendezvous_tls_certificate_reloads_total",
             ]
             .contains(&name);
