@@ -128,6 +128,7 @@ async fn populate(service: &Arc<Service>, clock: &ManualClock) {
             details: Details::new(details).expect("valid"),
             ttl: Ttl::checked(limits.lease_ttl.max_ms.into(), limits.lease_ttl).expect("the longest"),
             gate: number == 0,
+            session: None,
             candidates: Candidates::default(),
         };
         let caller = Caller { principal: service.principal(TENANT, "alice"), guest_source: None };
