@@ -163,6 +163,7 @@ impl Play {
             details: Details::new(details).expect("valid"),
             ttl: Ttl::checked(limits.lease_ttl.max_ms.into(), limits.lease_ttl).expect("the longest"),
             gate: false,
+            session: None,
             candidates: Candidates::default(),
         };
         let caller = self.caller(&format!("host {number}"));
