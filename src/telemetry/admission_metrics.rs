@@ -1,12 +1,12 @@
 //! The command plane's counters, and how far behind its sweeps are.
 
+use super::store_metrics::gauge;
 use crate::admission::{Counters, PrincipalName};
 use crate::service::commands::CommandPlane;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,21 +79,22 @@ impl Collector for AdmissionCollector {
         }
         let Some(due) = self.due.last() else { return Ok(()) };
         let age = "For how long the oldest due command has been past its deadline.";
-        gauge(&mut encoder, "oldest_due_age", age, Some(&Unit::Seconds), due.age.as_secs_f64())?;
-        gauge(&mut encoder, "due_commands", "Due commands, counted up to a bound.", None, due.commands as f64)?;
-        gauge(&mut encoder, "long_polls_waiting", "Long polls that wait.", None, due.waiting as f64)
+        gauge(&mut encoder, "rendezvous_admission_oldest_due_age", age, Some(&Unit::Seconds), due.age.as_secs_f64())?;
+        gauge(
+            &mut encoder,
+            "rendezvous_admission_due_commands",
+            "Due commands, counted up to a bound.",
+            None,
+            due.commands as f64,
+        )?;
+        gauge(
+            &mut encoder,
+            "rendezvous_admission_long_polls_waiting",
+            "Long polls that wait.",
+            None,
+            due.waiting as f64,
+        )
     }
-}
-
-fn gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    unit: Option<&Unit>,
-    value: f64,
-) -> Result<(), fmt::Error> {
-    let name = format!("rendezvous_admission_{name}");
-    ConstGauge::new(value).encode(encoder.encode_descriptor(&name, help, unit, MetricType::Gauge)?)
 }
 
 fn family(

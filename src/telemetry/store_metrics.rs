@@ -96,7 +96,8 @@ impl Collector for StoreCollector {
     }
 }
 
-fn gauge(
+/// One gauge that is read when somebody scrapes.
+pub(super) fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,

@@ -29,8 +29,8 @@ const LISTINGS: usize = OVERLOAD_CONNECTIONS;
 const SEARCH: [f64; 5] = [4_000.0, 12_000.0, 36_000.0, 108_000.0, 324_000.0];
 /// Between two looks at what is live.
 const LOOK: Duration = Duration::from_millis(250);
-/// Looks until the gauges of a load that took its listings down must show it.
-const LOOKS_UNTIL_FORGOTTEN: u32 = 20;
+/// After this the gauges of a load that took its listings down must show it.
+const FORGOTTEN_MAX: Duration = Duration::from_secs(5);
 /// The gauges are made once a second and looked at a little later: so much later than the load the looks may begin, and so much
 /// sooner than its length they end, for afterwards the generator takes its listings down.
 const LOOKS_LAG: Duration = Duration::from_millis(1_500);
@@ -115,7 +115,9 @@ pub(crate) async fn run(
     let load = Load { served: &served, mix: all, length: options.length };
     let peak = load.peak(stop.as_mut(), progress).await?;
     progress("ten times the peak");
-    let before = forgotten(&served).await?;
+    // The gauges must no longer tell of the listings of the load before.
+    let is_forgotten = |figures: &Figures| figures.gauges.get(PRESENCE).is_none_or(|present| *present == 0);
+    let before = served.figures_once(is_forgotten, LOOK, FORGOTTEN_MAX).await?;
     let watch = Watch::start(&served, options.length)?;
     let over = load.put(peak.goodput() * TIMES, OVERLOAD_CONNECTIONS, LISTINGS, stop.as_mut(), progress).await;
     let seen = watch.end();
@@ -132,19 +134,6 @@ pub(crate) async fn run(
     let refusal = probe.end();
     judge_refusals(&mut verdict, &peak, &refused?, refusal);
     Ok(verdict)
-}
-
-/// What the server holds once the gauges no longer tell of the listings of the load before.
-async fn forgotten(served: &Served) -> Result<Figures, EndureError> {
-    let mut figures = served.figures()?;
-    for _ in 0..LOOKS_UNTIL_FORGOTTEN {
-        if figures.gauges.get(PRESENCE).is_none_or(|present| *present == 0) {
-            break;
-        }
-        tokio::time::sleep(LOOK).await;
-        figures = served.figures()?;
-    }
-    Ok(figures)
 }
 
 struct Load<'a> {

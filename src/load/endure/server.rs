@@ -126,6 +126,24 @@ impl Served {
     pub(super) fn figures(&self) -> Result<Figures, EndureError> {
         self.looker().figures()
     }
+
+    /// What it holds once `holds` is true of it, or after `most`; looked at every `pause`.
+    pub(super) async fn figures_once(
+        &self,
+        holds: impl Fn(&Figures) -> bool,
+        pause: Duration,
+        most: Duration,
+    ) -> Result<Figures, EndureError> {
+        let mut figures = self.figures()?;
+        for _ in 0..most.as_millis() / pause.as_millis() {
+            if holds(&figures) {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            figures = self.figures()?;
+        }
+        Ok(figures)
+    }
 }
 
 /// Looks at a server.

@@ -162,15 +162,7 @@ impl Soak<'_> {
     /// What is held once nothing is held any more, or after [`SETTLE_MAX`].
     async fn settled(&self, progress: &mut (dyn FnMut(&str) + Send)) -> Result<Figures, EndureError> {
         progress("waiting for everything to end");
-        let looks = SETTLE_MAX.as_millis() / LOOK.as_millis();
-        let mut figures = self.served.figures()?;
-        for _ in 0..looks {
-            if figures.is_empty() {
-                break;
-            }
-            tokio::time::sleep(LOOK).await;
-            figures = self.served.figures()?;
-        }
+        self.served.figures_once(Figures::is_empty, LOOK, SETTLE_MAX).await?;
         tokio::time::sleep(UPKEEP).await;
         self.served.figures()
     }

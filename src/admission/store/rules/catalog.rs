@@ -29,19 +29,28 @@ pub(crate) fn create(unit: &mut Unit<'_>, request: &CreateCatalogEntryRequest) -
         return Err(Refusal::QuotaExceeded { quota: Quota::Sessions, limit }.into());
     }
     usage.sessions += 1;
-    let is_runnable = mode == ProtocolMode::Disposition;
-    let row = SessionRow {
-        tenant: request.tenant.clone(),
-        session: request.session,
-        mode,
-        storage_binding_id: request.binding.storage_binding_id.clone(),
-        binding_version: request.binding.binding_version.clone(),
-        runtime_session_id: request.binding.runtime_session_id,
-        agent: request.agent.clone(),
-        target_key: request.target.key.clone(),
-        workload: request.target.workload.0.clone(),
-        created_at: unit.now,
-        created_by: request.principal.clone(),
+    let row = new_session(unit.now, request.clone());
+    unit.put(&usage);
+    unit.put(&row);
+    Ok((row.entry(), true))
+}
+
+/// A session that nobody has run yet; one of the disposition family waits for a host from now on.
+pub(super) fn new_session(now: Timestamp, request: CreateCatalogEntryRequest) -> SessionRow {
+    let CreateCatalogEntryRequest { tenant, session, binding, agent, target, principal } = request;
+    let is_runnable = binding.protocol_mode == ProtocolMode::Disposition;
+    SessionRow {
+        tenant,
+        session,
+        mode: binding.protocol_mode,
+        storage_binding_id: binding.storage_binding_id,
+        binding_version: binding.binding_version,
+        runtime_session_id: binding.runtime_session_id,
+        agent,
+        target_key: target.key,
+        workload: target.workload.0,
+        created_at: now,
+        created_by: principal,
         closed_at: None,
         commands: 0,
         head: 1,
@@ -55,12 +64,9 @@ pub(crate) fn create(unit: &mut Unit<'_>, request: &CreateCatalogEntryRequest) -
         wanted: is_runnable,
         placed_host: None,
         placed_until: Timestamp(0),
-        placement_due: is_runnable.then_some(unit.now),
+        placement_due: is_runnable.then_some(now),
         forget_at: None,
-    };
-    unit.put(&usage);
-    unit.put(&row);
-    Ok((row.entry(), true))
+    }
 }
 
 pub(crate) fn owner(unit: &mut Unit<'_>, tenant: &Tenant, id: SessionId) -> Ruling<Option<OwnerObservation>> {

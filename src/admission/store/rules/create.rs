@@ -1,10 +1,11 @@
 //! Creates in three steps that may each be repeated, and of which the last alone is seen by anybody (rule P3).
 
 use super::admit::{Draft, enter, find_payload, key_digest};
-use super::{Ruling, usage};
+use super::{Ruling, catalog, usage};
 use crate::admission::model::{
-    AdmitPublicCreateRequest, CommandEntry, CommandKind, CommandSeq, Epoch, PreparePublicCreateRequest, ProtocolMode,
-    PublicCreatePreparation, Quota, Refusal, SessionBinding, SessionBindingTemplate, Timestamp,
+    AdmitPublicCreateRequest, CommandEntry, CommandKind, CommandSeq, CreateCatalogEntryRequest,
+    PreparePublicCreateRequest, ProtocolMode, PublicCreatePreparation, Quota, Refusal, SessionBinding,
+    SessionBindingTemplate, Timestamp,
 };
 use crate::admission::store::records::{CreateRow, SessionRow};
 use crate::admission::store::unit::Unit;
@@ -92,33 +93,13 @@ pub(crate) fn admit(unit: &mut Unit<'_>, request: &AdmitPublicCreateRequest) -> 
 }
 
 fn new_session(now: Timestamp, request: &AdmitPublicCreateRequest, create: &CreateRow) -> SessionRow {
-    let binding = binding(create);
-    SessionRow {
+    let entry = CreateCatalogEntryRequest {
         tenant: request.tenant.clone(),
         session: request.session,
-        mode: binding.protocol_mode,
-        storage_binding_id: binding.storage_binding_id,
-        binding_version: binding.binding_version,
-        runtime_session_id: binding.runtime_session_id,
+        binding: binding(create),
         agent: request.agent.clone(),
-        target_key: request.target.key.clone(),
-        workload: request.target.workload.0.clone(),
-        created_at: now,
-        created_by: request.idempotency.principal.clone(),
-        closed_at: None,
-        commands: 0,
-        head: 1,
-        open: 0,
-        begun: 0,
-        epoch: Epoch(0),
-        lease_host: None,
-        lease_until: Timestamp(0),
-        journal_len: 0,
-        payload_bytes: create.payload_bytes,
-        wanted: true,
-        placed_host: None,
-        placed_until: Timestamp(0),
-        placement_due: Some(now),
-        forget_at: None,
-    }
+        target: request.target.clone(),
+        principal: request.idempotency.principal.clone(),
+    };
+    SessionRow { payload_bytes: create.payload_bytes, ..catalog::new_session(now, entry) }
 }
