@@ -7,13 +7,12 @@ mod world;
 
 use libfuzzer_sys::fuzz_target;
 use rendezvous::credentials::{Secret, fingerprint};
-use rendezvous::domain::details::DetailsInput;
-use rendezvous::domain::{Candidates, Details, Endpoint, Presence, Scope, Ttl, Visibility};
+use rendezvous::domain::{Endpoint, Presence};
 use rendezvous::edge::http::fuzzing::Wire;
 use rendezvous::edge::http::{
     BrowsePolicy, HttpSettings, JwtAlgorithm, JwtKey, JwtVerifier, KeyFingerprint, TenantSettings,
 };
-use rendezvous::service::{Caller, RegisterRequest, Service};
+use rendezvous::service::{Caller, Service};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -119,18 +118,8 @@ fn settings() -> HttpSettings {
 }
 
 async fn populate(service: &Arc<Service>, clock: &ManualClock) {
-    let limits = service.limits();
     for number in 0..LISTINGS {
-        let details = DetailsInput { name: format!("n{number}"), max_players: 4, ..DetailsInput::default() };
-        let request = RegisterRequest {
-            scope: Scope::new(TENANT, "arena/3").expect("legal"),
-            visibility: Visibility::Public,
-            details: Details::new(details).expect("valid"),
-            ttl: Ttl::checked(limits.lease_ttl.max_ms.into(), limits.lease_ttl).expect("the longest"),
-            gate: number == 0,
-            session: None,
-            candidates: Candidates::default(),
-        };
+        let request = world::registration(service, number as usize, number == 0);
         let caller = Caller { principal: service.principal(TENANT, "alice"), guest_source: None };
         let granted = service.register(&caller, &number.to_string(), request).await.expect("room");
         let presence = Presence {

@@ -13,14 +13,11 @@ mod world;
 use libfuzzer_sys::fuzz_target;
 use oracle::integrity_holds;
 use rendezvous::credentials::{REALM, Secret, host_username, joiner_username, long_term_key, presence_username};
-use rendezvous::domain::details::DetailsInput;
-use rendezvous::domain::{
-    AttemptId, Candidates, Details, Endpoint, ListingId, MonoTime, Role, Scope, Source, Ttl, Visibility,
-};
+use rendezvous::domain::{AttemptId, Candidates, Endpoint, ListingId, MonoTime, Role, Source};
 use rendezvous::edge::udp::{
     Arrival, Ask, BindRequest, Budgets, Decision, Entropy, Listener, Local, Protocol, Responder, Transmit,
 };
-use rendezvous::service::{AttemptRequest, Caller, RegisterRequest, Service};
+use rendezvous::service::{AttemptRequest, Caller, Service};
 use rendezvous::stun::{
     AttributeType, Class, FINGERPRINT_ATTRIBUTE_BYTES, MESSAGE_BYTES_MAX, Message, MessageBuilder,
     PASSWORD_ALGORITHM_SHA256, TransactionId,
@@ -155,17 +152,7 @@ impl Play {
 
     fn register(&mut self) {
         let number = self.listings.len();
-        let limits = self.service.limits();
-        let details = DetailsInput { name: format!("n{number}"), max_players: 4, ..DetailsInput::default() };
-        let request = RegisterRequest {
-            scope: Scope::new(TENANT, "arena/3").expect("legal"),
-            visibility: Visibility::Public,
-            details: Details::new(details).expect("valid"),
-            ttl: Ttl::checked(limits.lease_ttl.max_ms.into(), limits.lease_ttl).expect("the longest"),
-            gate: false,
-            session: None,
-            candidates: Candidates::default(),
-        };
+        let request = world::registration(&self.service, number, false);
         let caller = self.caller(&format!("host {number}"));
         let Ok(granted) = at_once(self.service.register(&caller, &number.to_string(), request)) else { return };
         let listing = granted.value.listing;

@@ -9,9 +9,10 @@ pub(crate) mod input;
 pub(crate) use clock::ManualClock;
 use rendezvous::clock::SharedClock;
 use rendezvous::config::Config;
-use rendezvous::domain::{InstanceId, Limits, TenantId};
+use rendezvous::domain::details::DetailsInput;
+use rendezvous::domain::{Candidates, Details, InstanceId, Limits, Scope, TenantId, Ttl, Visibility};
 use rendezvous::service::{
-    EntropyError, Fanout, IdSource, InstanceKeys, Service, ServiceParts, WaitingAttempts, Waits,
+    EntropyError, Fanout, IdSource, InstanceKeys, RegisterRequest, Service, ServiceParts, WaitingAttempts, Waits,
 };
 use rendezvous::store::AnyStore;
 use rendezvous::store::lane::{Lane, LaneSettings};
@@ -54,6 +55,21 @@ pub(crate) fn small_limits() -> Limits {
         replay: 8,
         revocations: 8,
         ..Limits::default()
+    }
+}
+
+/// The listing `n{number}` of `arena/3`, for as long as may be.
+pub(crate) fn registration(service: &Service, number: usize, gate: bool) -> RegisterRequest {
+    let limits = service.limits();
+    let details = DetailsInput { name: format!("n{number}"), max_players: 4, ..DetailsInput::default() };
+    RegisterRequest {
+        scope: Scope::new(TENANT, "arena/3").expect("legal"),
+        visibility: Visibility::Public,
+        details: Details::new(details).expect("valid"),
+        ttl: Ttl::checked(limits.lease_ttl.max_ms.into(), limits.lease_ttl).expect("the longest"),
+        gate,
+        session: None,
+        candidates: Candidates::default(),
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) type Key = Vec<Value>;
 #[derive(Debug)]
 pub(crate) struct Col {
     pub(crate) name: &'static str,
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite's columns take any type"))]
     pub(crate) sql: Sql,
     pub(crate) nullable: bool,
 }
