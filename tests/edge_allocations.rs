@@ -11,7 +11,7 @@ mod harness;
 use harness::{Server, jwt, request};
 use rendezvous::domain::{InstanceId, ListingId, MonoTime, Offers, Present};
 use rendezvous::edge::udp::{Arrival, Budgets, Decision, Entropy, Listener, Local, Protocol, Responder};
-use rendezvous::service::Applied;
+use rendezvous::service::{Applied, Told};
 use rendezvous::stun::{AttributeType, Message, MessageBuilder, PASSWORD_ALGORITHM_SHA256, TransactionId};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -176,9 +176,9 @@ fn a_presence_answer_allocates_its_question_and_itself() {
     };
     let mut answer = |bytes: &[u8]| {
         let Decision::Ask(question) = responder.receive(bytes, arrival, now) else { panic!("not asked") };
-        let value = Present { deadline: now.plus_ms(65_000), offers: Offers::default(), draining: None };
-        let applied = Applied { value, commit: 1, replayed: false };
-        responder.answerer().presence(&question.reply, Ok(applied), now)
+        let present = Present { deadline: now.plus_ms(65_000), offers: Offers::default(), draining: None };
+        let applied = Applied { value: Told::Present(present), commit: 1, replayed: false };
+        responder.answerer().answer(&question.reply, Ok(applied), now)
     };
     answer(&refresh(1));
     for sequence in 2..50 {

@@ -5,9 +5,9 @@
 use rendezvous::credentials::{InstanceKey, REALM, Secret, presence_username};
 use rendezvous::domain::{InstanceId, ListingId, MonoTime, Offers, Present};
 use rendezvous::edge::udp::{
-    Arrival, Ask, Budgets, Decision, Entropy, Listener, Local, Protocol, Reason, Responder, Silence, Transmit,
+    Arrival, Budgets, Decision, Entropy, Listener, Local, Protocol, Reason, Responder, Silence, Transmit,
 };
-use rendezvous::service::Applied;
+use rendezvous::service::{Applied, Ask, Told};
 use rendezvous::stun::PRIVATE_CODE_POINTS;
 use std::net::SocketAddr;
 use stun_types::attribute as attributes;
@@ -121,8 +121,8 @@ fn a_stock_client_logs_in_at_the_challenging_listener_without_our_attributes() {
     assert_eq!((presence.listing, presence.sequence), (LISTING, None));
 
     let present = Present { deadline: NOW.plus_ms(65_000), offers: Offers::default(), draining: None };
-    let result = Ok(Applied { value: present, commit: 5, replayed: false });
-    let success = responder.answerer().presence(&question.reply, result, NOW);
+    let result = Ok(Applied { value: Told::Present(present), commit: 5, replayed: false });
+    let success = responder.answerer().answer(&question.reply, result, NOW);
     let success = Message::from_bytes(&success.bytes).unwrap();
     assert!(success.has_class(MessageClass::Success));
     assert_eq!(success.validate_integrity(&credentials).unwrap(), IntegrityAlgorithm::Sha256);

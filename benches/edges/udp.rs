@@ -8,7 +8,7 @@ use rendezvous::domain::details::DetailsInput;
 use rendezvous::domain::{
     AttemptId, Candidates, Details, Limits, ListingId, MonoTime, Scope, TenantId, Ttl, Visibility,
 };
-use rendezvous::edge::udp::{Arrival, Ask, Budgets, Decision, Entropy, Listener, Local, Protocol, Responder};
+use rendezvous::edge::udp::{Arrival, Budgets, Decision, Entropy, Listener, Local, Protocol, Responder};
 use rendezvous::service::{
     Caller, Fanout, InstanceKeys, RegisterRequest, Service, ServiceParts, SystemIds, WaitingAttempts, Waits,
 };
@@ -160,25 +160,8 @@ impl Served {
             Decision::Transmit(transmit) | Decision::Note(_, Some(transmit)) => Some(transmit.bytes),
             Decision::Note(_, None) => None,
             Decision::Ask(question) => {
-                let answerer = self.responder.answerer();
-                Some(match question.ask {
-                    Ask::Presence(presence) => {
-                        let result = at_once(self.service.presence(presence));
-                        answerer.presence(&question.reply, result, self.now()).bytes
-                    }
-                    Ask::Bind(bind) => {
-                        let asked = self.service.bind(
-                            bind.attempt,
-                            bind.role,
-                            bind.listing,
-                            bind.endpoint,
-                            bind.datagram,
-                            bind.nonce_issued,
-                        );
-                        let result = at_once(asked);
-                        answerer.bind(&question.reply, result, self.now()).bytes
-                    }
-                })
+                let result = at_once(self.service.ask(question.ask));
+                Some(self.responder.answerer().answer(&question.reply, result, self.now()).bytes)
             }
         }
     }

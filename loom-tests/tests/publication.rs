@@ -5,7 +5,7 @@
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use loom_tests::{
-    ModelClock, ModelLane, browse, delete, done, explore, lane, presence, register, renew, revoke_owner, show,
+    ModelClock, ModelLane, browse, delete, done, explore, lane, presence, register, renew, revoke_owner, show, status,
 };
 use rendezvous::domain::{Command, MonoTime, TenantId};
 use rendezvous::store::lane::Reader;
@@ -55,6 +55,38 @@ fn removal_served_by_another_is_seen() {
         assert!(!was_acknowledged || rows == 0, "a deleted listing was shown");
         busy.join().unwrap();
         deleting.join().unwrap();
+    });
+}
+
+/// S1 for a batch of one caller's own, beside somebody who comes meanwhile: both are answered, and what the batch removed
+/// from two scopes is gone. Fails when `Lane::batch_together` does not publish, or `Lane::serve_together` leaves the lane
+/// without a look at the queues.
+#[test]
+fn removals_of_a_batch_are_seen() {
+    explore("removals_of_a_batch_are_seen", 3, || {
+        let clock = ModelClock::default();
+        let lane = lane(&clock);
+        show(&lane, 1, A);
+        show(&lane, 2, B);
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let batch = {
+            let (lane, tell) = (lane.clone(), acknowledged.clone());
+            thread::spawn(move || {
+                let (mut commands, mut answers) = (vec![delete(1, A), delete(2, B)], Vec::new());
+                if !lane.submit_together(&mut commands, &mut answers) {
+                    answers.extend(commands.into_iter().map(|command| lane.submit_blocking(command)));
+                }
+                assert_eq!(answers.into_iter().map(done).count(), 2);
+                tell.store(1, Ordering::Release);
+            })
+        };
+        done(lane.submit_blocking(register(3, A)));
+        let mut reader = lane.reader();
+        let was_acknowledged = acknowledged.load(Ordering::Acquire) == 1;
+        let rows = browse(&mut reader, A).1 + browse(&mut reader, B).1;
+        assert!(!was_acknowledged || rows == 0, "a deleted listing was shown");
+        batch.join().unwrap();
+        assert_eq!(status(&lane).listings.live, 1);
     });
 }
 

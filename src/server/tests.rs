@@ -51,7 +51,7 @@ async fn waiting_attempt(service: &Service) {
         sequence: Some(1),
         nonce_issued: service.clock().mono(),
     };
-    service.presence(presence).await.unwrap();
+    service.ask(crate::service::Ask::Presence(presence)).await.unwrap();
     let request =
         AttemptRequest { listing: grant.listing, protocol: None, candidates: Candidates::default(), payload: None };
     service.create_attempt(&caller(service, "joiner"), "k", request).await.unwrap();

@@ -17,7 +17,8 @@ mod turn;
 mod types;
 mod waits;
 
-pub use crate::store::Observer;
+pub use crate::store::{Observer, TOGETHER_MAX};
+pub use datagrams::{Ask, BindRequest, Together, Told};
 pub use ids::{EntropyError, IdSource, SystemIds, random_token};
 pub use keys::{InstanceKeys, KeyBytes};
 pub use observers::{Fanout, ReleasePolls, WaitingAttempts};

@@ -5,7 +5,7 @@ use crate::credentials::fingerprint;
 use crate::domain::details::DetailsInput;
 use crate::domain::{
     At, AttemptId, AttemptState, Candidates, Details, EndReason, Endpoint, Family, ListingEnd, MonoTime, Path,
-    Presence, Replay, Resource, Role, Scope, Ttl, Visibility, WallTime,
+    Presence, Replay, Resource, Scope, Ttl, Visibility, WallTime,
 };
 use crate::store::lane::{Lane, LaneSettings};
 use crate::store::single_lock::SingleLock;
@@ -112,16 +112,16 @@ async fn hosted(service: &Service, gate: bool) -> ListingGrant {
         sequence: Some(1),
         nonce_issued: service.clock().mono(),
     };
-    service.presence(presence).await.unwrap();
+    service.ask(Ask::Presence(presence)).await.unwrap();
     grant
 }
 
 async fn bind(service: &Service, attempt: AttemptId, host: Option<ListingId>) -> bool {
-    let (role, address) =
-        if host.is_some() { (Role::Host, "192.0.2.1:5000") } else { (Role::Joiner, "192.0.2.2:6000") };
-    let now = service.clock().mono();
-    let bound = service.bind(attempt, role, host, endpoint(address), fingerprint(address.as_bytes()), now).await;
-    bound.unwrap().value.introduction.is_some()
+    let address = if host.is_some() { "192.0.2.1:5000" } else { "192.0.2.2:6000" };
+    let (datagram, nonce_issued) = (fingerprint(address.as_bytes()), service.clock().mono());
+    let bind = BindRequest { attempt, listing: host, endpoint: endpoint(address), datagram, nonce_issued };
+    let Told::Bound(bound) = service.ask(Ask::Bind(bind)).await.unwrap().value else { panic!("another's answer") };
+    bound.introduction.is_some()
 }
 
 /// Polls a future once and expects it to wait.

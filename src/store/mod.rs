@@ -43,10 +43,18 @@ pub enum Availability {
     Unavailable,
 }
 
+/// Most commands that are submitted together: bounds how long another caller waits for them.
+pub const TOGETHER_MAX: usize = 64;
+
 /// What every store does. The rules that it obeys are numbered in `docs/semantics.md`.
 pub trait Store: Send + Sync + 'static {
     /// Submits a command. Dropping the future before the transition starts cancels it (K1); a started one completes.
     fn submit(&self, command: Command) -> impl Future<Output = Result<Reply, Failure>> + Send;
+
+    /// Does `commands` in their order, one transition each, where the store can begin at once: then they have begun, `answers`
+    /// gets one each, and `commands` is empty. False where it is busy: nothing has begun, and each is to be submitted by
+    /// itself. At most [`TOGETHER_MAX`] commands.
+    fn submit_together(&self, commands: &mut Vec<Command>, answers: &mut Vec<Result<Reply, Failure>>) -> bool;
 
     /// Hands one page of visible public listings to `use_page`, without entering the lane where the store can avoid it.
     fn browse<R>(&self, query: &BrowseQuery<'_>, use_page: impl FnOnce(&PageView<'_>) -> R) -> Result<R, Failure>;
@@ -90,6 +98,13 @@ impl<C: Clock> Store for AnyStore<C> {
         match self {
             Self::Lane(store) => store.submit(command).await,
             Self::SingleLock(store) => store.submit(command).await,
+        }
+    }
+
+    fn submit_together(&self, commands: &mut Vec<Command>, answers: &mut Vec<Result<Reply, Failure>>) -> bool {
+        match self {
+            Self::Lane(store) => store.submit_together(commands, answers),
+            Self::SingleLock(store) => store.submit_together(commands, answers),
         }
     }
 

@@ -64,12 +64,14 @@ impl<C: Clock> SingleLock<C> {
 
     /// Applies one command under the lock.
     pub fn apply(&self, command: Command) -> Result<Reply, Failure> {
-        let mut inner = self.lock();
+        self.apply_locked(&mut self.lock(), command)
+    }
+
+    fn apply_locked(&self, inner: &mut Inner, command: Command) -> Result<Reply, Failure> {
         if inner.dead {
             return Err(Failure::Unavailable(Certainty::NotApplied));
         }
-        let work = AssertUnwindSafe(|| self.transition(&mut inner, command));
-        match catch_unwind(work) {
+        match catch_unwind(AssertUnwindSafe(|| self.transition(inner, command))) {
             Ok(result) => result,
             Err(_panic) => {
                 inner.dead = true;
@@ -164,6 +166,12 @@ impl Inner {
 impl<C: Clock> Store for SingleLock<C> {
     async fn submit(&self, command: Command) -> Result<Reply, Failure> {
         self.apply(command)
+    }
+
+    fn submit_together(&self, commands: &mut Vec<Command>, answers: &mut Vec<Result<Reply, Failure>>) -> bool {
+        let mut inner = self.lock();
+        answers.extend(commands.drain(..).map(|command| self.apply_locked(&mut inner, command)));
+        true
     }
 
     fn browse<R>(&self, query: &BrowseQuery<'_>, use_page: impl FnOnce(&PageView<'_>) -> R) -> Result<R, Failure> {

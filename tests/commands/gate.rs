@@ -27,7 +27,7 @@ async fn gated(world: &World) -> (String, u64, Value) {
         sequence: Some(1),
         nonce_issued: world.service().clock().mono(),
     };
-    world.service().presence(presence).await.unwrap();
+    world.service().ask(rendezvous::service::Ask::Presence(presence)).await.unwrap();
     (session, epoch, listing.json)
 }
 

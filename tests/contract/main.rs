@@ -30,6 +30,7 @@ macro_rules! contract {
 
 mod attempts;
 mod availability;
+mod batches;
 mod binding;
 mod boundary;
 mod capacity;

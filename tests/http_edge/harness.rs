@@ -11,7 +11,7 @@ use rendezvous::edge::http::{
     BrowsePolicy, HttpHandle, HttpServer, HttpSettings, JwtAlgorithm, JwtKey, JwtVerifier, KeyFingerprint,
     TenantSettings,
 };
-use rendezvous::service::{Fanout, InstanceKeys, Service, ServiceParts, SystemIds, WaitingAttempts, Waits};
+use rendezvous::service::{Ask, Fanout, InstanceKeys, Service, ServiceParts, SystemIds, WaitingAttempts, Waits};
 use rendezvous::store::AnyStore;
 use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::single_lock::SingleLock;
@@ -112,7 +112,7 @@ impl Server {
             sequence: Some(1),
             nonce_issued: self.service.clock().mono(),
         };
-        self.service.presence(presence).await.unwrap();
+        self.service.ask(Ask::Presence(presence)).await.unwrap();
         self.tick().await;
     }
 

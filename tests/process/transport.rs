@@ -124,11 +124,11 @@ fn case_x7_clients_behind_haproxy_are_told_apart() {
     let server = Server::start(config, &[]);
     let (_haproxy, front) = haproxy(&program, &server);
     let from = |source: &str| Connection::from(source.parse::<IpAddr>().expect("an address"), front);
-    let half = request("POST", "/v1/tenants/demo/guests", &[], "{}");
+    let half = request("POST", "/v1/tenants/demo/guests", &[("Expect", "100-continue")], "{}");
     let mut busy = from("127.0.0.2");
-    // Answered once, it holds its source's place: haproxy may hand a later connection on sooner than one still unheard.
-    assert_eq!(busy.ask("GET", "/livez", &[], "").status, 200);
     busy.send(half.trim_end_matches('}').as_bytes());
+    // Until the server is heard to wait for the rest, the connection may still be idle to it, and make room for another.
+    assert_eq!(busy.response().expect("an interim answer").status, 100);
     let refused = from("127.0.0.2").ask("GET", "/livez", &[], "");
     assert_eq!((refused.status, refused.json["resource"].as_str()), (429, Some("connections_per_source")));
     assert_eq!(from("127.0.0.3").ask("GET", "/livez", &[], "").status, 200);

@@ -6,7 +6,7 @@ use super::reason::{Reason, Refusal, refusal};
 use super::username::Username;
 use crate::credentials::REALM;
 use crate::domain::{Bound, Endpoint, Failure, InstanceId, Introduction, MonoTime, Present, Role};
-use crate::service::Applied;
+use crate::service::{Applied, Told};
 use crate::stun::{
     AttributeType, Class, FingerprintCheck, HEADER_BYTES, Message, MessageBuilder, Method, PASSWORD_ALGORITHM_SHA256,
     TransactionId,
@@ -46,42 +46,46 @@ impl Answerer {
         Self { shared: Arc::new(Shared { cookie, instance, own }) }
     }
 
-    /// The answer to a presence question. Lifetimes are as of `now`.
-    pub fn presence(&self, reply: &ReplyTo, result: Result<Applied<Present>, Failure>, now: MonoTime) -> Transmit {
-        let present = match result {
-            Ok(present) => present,
+    /// The signed answer to a question, with lifetimes as of `now`.
+    pub fn answer(&self, reply: &ReplyTo, result: Result<Applied<Told>, Failure>, now: MonoTime) -> Transmit {
+        let Applied { value, commit, .. } = match result {
+            Ok(told) => told,
             Err(failure) => return self.refused(reply, failure, now),
         };
-        let mut answer = success(reply)
-            .u32(AttributeType::RV_LIFETIME, left_ms(present.value.deadline, now))
-            .u64(AttributeType::RV_COMMIT, present.commit);
-        for offer in present.value.offers.iter() {
-            answer = answer.offer(offer.attempt.0, left_ms(offer.deadline, now));
-        }
-        if let Some(deadline) = present.value.draining {
-            let retry = left_ms(deadline, now).saturating_add(reply.spread_ms(DRAIN_SPREAD_MS));
-            answer = answer.u32(AttributeType::RV_RETRY_AFTER, retry);
-        }
+        let answer = match &value {
+            Told::Present(present) => Self::present(reply, present, commit, now),
+            Told::Bound(bound) => self.bound(reply, bound, commit, now),
+        };
         signed(reply, answer)
     }
 
-    /// The answer to a bind question; success without RV-INTRODUCTION means wait. Lifetimes are as of `now`.
-    pub fn bind(&self, reply: &ReplyTo, result: Result<Applied<Bound>, Failure>, now: MonoTime) -> Transmit {
-        let bound = match result {
-            Ok(bound) => bound,
-            Err(failure) => return self.refused(reply, failure, now),
-        };
+    fn present(reply: &ReplyTo, present: &Present, commit: u64, now: MonoTime) -> MessageBuilder {
         let mut answer = success(reply)
-            .u32(AttributeType::RV_LIFETIME, left_ms(bound.value.deadline, now))
-            .u64(AttributeType::RV_COMMIT, bound.commit);
-        if let Some(introduction) = &bound.value.introduction {
+            .u32(AttributeType::RV_LIFETIME, left_ms(present.deadline, now))
+            .u64(AttributeType::RV_COMMIT, commit);
+        for offer in present.offers.iter() {
+            answer = answer.offer(offer.attempt.0, left_ms(offer.deadline, now));
+        }
+        if let Some(deadline) = present.draining {
+            let retry = left_ms(deadline, now).saturating_add(reply.spread_ms(DRAIN_SPREAD_MS));
+            answer = answer.u32(AttributeType::RV_RETRY_AFTER, retry);
+        }
+        answer
+    }
+
+    /// Success without RV-INTRODUCTION means wait.
+    fn bound(&self, reply: &ReplyTo, bound: &Bound, commit: u64, now: MonoTime) -> MessageBuilder {
+        let mut answer = success(reply)
+            .u32(AttributeType::RV_LIFETIME, left_ms(bound.deadline, now))
+            .u64(AttributeType::RV_COMMIT, commit);
+        if let Some(introduction) = &bound.introduction {
             let role = match reply.proven.username {
                 Username::Host(..) => Role::Host,
                 Username::Presence(_) | Username::Joiner(_) => Role::Joiner,
             };
             answer = self.introduction(answer, introduction, role, now);
         }
-        signed(reply, answer)
+        answer
     }
 
     /// Appends what `role` may know of an introduction.

@@ -5,12 +5,13 @@ use super::indications::{Indications, Said};
 use super::lane::Lane;
 use super::metrics::{AnswerKind, NoticeKind, UdpMetrics};
 use super::notices::UdpNotices;
-use super::question::{Arrival, Ask, Decision, Question, Silence, Transmit};
+use super::question::{Arrival, Decision, Question, Silence, Transmit};
 use super::responder::{Protocol, Responder};
 use super::routes::Routes;
 use super::socket::{Batch, Sockets};
 use crate::clock::{Clock, SharedClock};
 use crate::domain::MonoTime;
+use crate::service::{Ask, TOGETHER_MAX, Together};
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -34,24 +35,11 @@ pub(super) struct Asker<L> {
 
 impl<L: Lane> Asker<L> {
     /// Asks the lane and sends its answer, with lifetimes as of the moment of sending.
-    async fn ask(self: Arc<Self>, question: Box<Question>) {
-        let reply = &question.reply;
-        let (kind, transmit) = match question.ask {
-            Ask::Presence(presence) => {
-                let result = self.lane.presence(presence).await;
-                (AnswerKind::Presence, self.answerer.presence(reply, result, self.clock.mono()))
-            }
-            Ask::Bind(bind) => {
-                let result = self.lane.bind(bind).await;
-                (AnswerKind::Bind, self.answerer.bind(reply, result, self.clock.mono()))
-            }
-        };
-        self.answer(kind, &transmit);
-    }
-
-    fn answer(&self, kind: AnswerKind, transmit: &Transmit) {
-        self.metrics.answer(kind);
-        self.sockets.send(transmit, &self.metrics);
+    async fn ask(self: Arc<Self>, question: Question) {
+        let result = self.lane.ask(question.ask).await;
+        self.metrics.answer(kind_of(&question.ask));
+        let transmit = self.answerer.answer(&question.reply, result, self.clock.mono());
+        self.sockets.send(&transmit, &self.metrics);
     }
 
     /// Sends an indication the way its endpoint was heard.
@@ -68,6 +56,24 @@ impl<L: Lane> Asker<L> {
     }
 }
 
+/// How the lane's word on a question is counted.
+fn kind_of(ask: &Ask) -> AnswerKind {
+    match ask {
+        Ask::Presence(_) => AnswerKind::Presence,
+        Ask::Bind(_) => AnswerKind::Bind,
+    }
+}
+
+/// What one batch has come to so far, and memory that is kept for the next one.
+#[derive(Default)]
+struct Judged {
+    /// For the lane, at most [`TOGETHER_MAX`].
+    questions: Vec<Question>,
+    together: Together,
+    /// For the network.
+    answers: Vec<Transmit>,
+}
+
 /// All state of the loop.
 pub(super) struct Engine<L> {
     asker: Arc<Asker<L>>,
@@ -79,6 +85,7 @@ pub(super) struct Engine<L> {
     permits: Arc<Semaphore>,
     /// Their tasks; dropping the set cancels them.
     questions: JoinSet<()>,
+    judged: Judged,
     errors_in_a_row: u32,
 }
 
@@ -104,6 +111,7 @@ impl<L: Lane> Engine<L> {
             routes: Routes::default(),
             permits: Arc::new(Semaphore::new(questions_max.min(Semaphore::MAX_PERMITS))),
             questions: JoinSet::new(),
+            judged: Judged::default(),
             errors_in_a_row: 0,
         }
     }
@@ -152,7 +160,7 @@ impl<L: Lane> Engine<L> {
         }
     }
 
-    /// Reads one batch and judges each datagram.
+    /// Reads one batch, judges each datagram, asks the lane for all that want it, and sends the answers.
     async fn receive(&mut self, socket: usize, batch: &mut Batch) {
         match self.asker.sockets.receive(socket, batch) {
             Ok(count) => {
@@ -161,7 +169,11 @@ impl<L: Lane> Engine<L> {
                 let now = self.asker.clock.mono();
                 for (bytes, source, asked) in batch.datagrams(count) {
                     self.datagram(bytes, source, socket, asked, now);
+                    if self.judged.questions.len() == TOGETHER_MAX {
+                        self.conclude();
+                    }
                 }
+                self.conclude();
             }
             // Somebody woke us for nothing, or an earlier batch took everything.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
@@ -184,11 +196,16 @@ impl<L: Lane> Engine<L> {
         let arrival = Arrival { source, local, listener: asker.sockets.listener(socket) };
         match responder.receive(bytes, arrival, now) {
             Decision::Silence(cause) => asker.metrics.silence(cause),
-            Decision::Transmit(transmit) => asker.answer(AnswerKind::Direct, &transmit),
-            Decision::Ask(question) => self.question(question),
+            Decision::Transmit(transmit) => self.answer(AnswerKind::Direct, transmit),
+            Decision::Ask(question) => {
+                let endpoint = question.reply.endpoint();
+                let default = asker.sockets.default_route(endpoint.family());
+                self.routes.note(endpoint, question.reply.local, default);
+                self.judged.questions.push(*question);
+            }
             Decision::Note(note, answer) => {
                 match answer {
-                    Some(transmit) => asker.answer(AnswerKind::Direct, &transmit),
+                    Some(transmit) => self.answer(AnswerKind::Direct, transmit),
                     None => asker.metrics.silence(Silence::Budget),
                 }
                 if self.has_room() {
@@ -202,16 +219,41 @@ impl<L: Lane> Engine<L> {
         }
     }
 
-    /// Asks the lane, or refuses the question at once when too many wait.
-    fn question(&mut self, question: Box<Question>) {
+    fn answer(&mut self, kind: AnswerKind, transmit: Transmit) {
+        self.asker.metrics.answer(kind);
+        self.judged.answers.push(transmit);
+    }
+
+    /// Asks the lane for everything that waits to be asked, in one pass where it is idle, and sends what has been answered.
+    fn conclude(&mut self) {
+        let mut questions = std::mem::take(&mut self.judged.questions);
+        let mut together = std::mem::take(&mut self.judged.together);
+        let (asker, asks) = (Arc::clone(&self.asker), questions.iter().map(|question| question.ask));
+        let mut asked = questions.iter();
+        let has_begun = questions.is_empty()
+            || asker.lane.ask_together(asks, &mut together, |result| {
+                let Some(question) = asked.next() else { return };
+                let transmit = asker.answerer.answer(&question.reply, result, asker.clock.mono());
+                self.answer(kind_of(&question.ask), transmit);
+            });
+        if has_begun {
+            questions.clear();
+        } else {
+            questions.drain(..).for_each(|question| self.question(question));
+        }
+        let Judged { answers, .. } = &mut self.judged;
+        asker.sockets.send_all(answers, &asker.metrics);
+        answers.clear();
+        self.judged.questions = questions;
+        self.judged.together = together;
+    }
+
+    /// Asks the busy lane, or refuses the question at once when too many wait.
+    fn question(&mut self, question: Question) {
         if !self.has_room() {
             let transmit = self.asker.answerer.overloaded(&question.reply, self.asker.clock.mono());
-            self.asker.answer(AnswerKind::Overloaded, &transmit);
-            return;
+            return self.answer(AnswerKind::Overloaded, transmit);
         }
-        let endpoint = question.reply.endpoint();
-        let default = self.asker.sockets.default_route(endpoint.family());
-        self.routes.note(endpoint, question.reply.local, default);
         let asker = Arc::clone(&self.asker);
         self.begin(asker.ask(question));
     }

@@ -1,49 +1,38 @@
-//! The three questions that this edge asks, as a seam: the service is the lane in the product, tests have one that they
-//! can stall.
+//! The questions that this edge asks, as a seam: the service is the lane in the product, tests have one that they can stall.
 
-use crate::domain::{
-    AttemptId, Bound, Endpoint, Failure, Fingerprint, ListingId, MonoTime, NoteUnverified, Presence, Present, Role,
-};
-use crate::service::{Applied, Service};
+use crate::domain::{Failure, NoteUnverified};
+use crate::service::{Applied, Ask, Service, Together, Told};
 use std::future::Future;
 
 /// What answers questions.
 pub(super) trait Lane: Send + Sync + 'static {
-    /// One authenticated presence datagram.
-    fn presence(&self, presence: Presence) -> impl Future<Output = Result<Applied<Present>, Failure>> + Send;
+    /// What one authenticated datagram asks for.
+    fn ask(&self, ask: Ask) -> impl Future<Output = Result<Applied<Told>, Failure>> + Send;
 
-    /// One authenticated bind datagram.
-    fn bind(&self, bind: BindRequest) -> impl Future<Output = Result<Applied<Bound>, Failure>> + Send;
+    /// What each of a batch asks for, at once; false, with nothing asked, where the lane is busy.
+    fn ask_together(
+        &self,
+        asks: impl Iterator<Item = Ask>,
+        memory: &mut Together,
+        tell: impl FnMut(Result<Applied<Told>, Failure>),
+    ) -> bool;
 
     /// An authentic datagram without a nonce of its source.
     fn note(&self, note: NoteUnverified) -> impl Future<Output = Result<Applied<()>, Failure>> + Send;
 }
 
-/// The arguments of a bind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BindRequest {
-    /// The attempt named by the credential.
-    pub attempt: AttemptId,
-    /// The role named by the credential.
-    pub role: Role,
-    /// As host, the listing named by the credential.
-    pub listing: Option<ListingId>,
-    /// The observed source.
-    pub endpoint: Endpoint,
-    /// Fingerprint of the whole datagram.
-    pub datagram: Fingerprint,
-    /// Issue time of the nonce.
-    pub nonce_issued: MonoTime,
-}
-
 impl Lane for Service {
-    async fn presence(&self, presence: Presence) -> Result<Applied<Present>, Failure> {
-        Self::presence(self, presence).await
+    async fn ask(&self, ask: Ask) -> Result<Applied<Told>, Failure> {
+        Self::ask(self, ask).await
     }
 
-    async fn bind(&self, bind: BindRequest) -> Result<Applied<Bound>, Failure> {
-        let BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued } = bind;
-        Self::bind(self, attempt, role, listing, endpoint, datagram, nonce_issued).await
+    fn ask_together(
+        &self,
+        asks: impl Iterator<Item = Ask>,
+        memory: &mut Together,
+        tell: impl FnMut(Result<Applied<Told>, Failure>),
+    ) -> bool {
+        Self::ask_together(self, asks, memory, tell)
     }
 
     async fn note(&self, note: NoteUnverified) -> Result<Applied<()>, Failure> {

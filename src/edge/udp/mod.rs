@@ -2,7 +2,8 @@
 //!
 //! [`Responder`] is sans-I/O: `(bytes, arrival, now)` give a [`Decision`], and what the lane said to a [`Question`] becomes a
 //! [`Transmit`] by [`Answerer`]. [`UdpNotices`] carries what the store did from the writer to the edge, and [`Indications`]
-//! make of it what hosts and both sides of introductions are told. [`UdpEdge`] owns the sockets and never waits for the lane.
+//! make of it what hosts and both sides of introductions are told. [`UdpEdge`] owns the sockets and never waits for the lane:
+//! what one system call read is judged, asked of the lane in one pass, and answered by one system call.
 
 mod answerer;
 mod budget;
@@ -29,9 +30,8 @@ mod username;
 pub use answerer::Answerer;
 pub use cookie::{CookieKey, NONCE_PREFIX};
 pub use indications::{Indications, Said};
-pub use lane::BindRequest;
 pub use notices::UdpNotices;
-pub use question::{Arrival, Ask, Decision, Listener, Local, Question, ReplyTo, Silence, Transmit};
+pub use question::{Arrival, Decision, Listener, Local, Question, ReplyTo, Silence, Transmit};
 pub use reason::Reason;
 pub use responder::{Protocol, Responder};
 pub use run::UdpEdge;

@@ -1,8 +1,8 @@
 //! What goes in and out of the responder.
 
 use super::conversation::Conversation;
-use super::lane::BindRequest;
-use crate::domain::{Endpoint, Fingerprint, NoteUnverified, Presence};
+use crate::domain::{Endpoint, Fingerprint, NoteUnverified};
+use crate::service::Ask;
 use crate::stun::TransactionId;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -103,15 +103,6 @@ pub struct Question {
     pub ask: Ask,
     /// For the answer.
     pub reply: ReplyTo,
-}
-
-/// What the lane is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// One presence datagram.
-    Presence(Presence),
-    /// One bind datagram.
-    Bind(BindRequest),
 }
 
 /// Everything about a request that its answer needs. Its integrity has been verified.

@@ -4,12 +4,12 @@ use super::answerer::{Answerer, CHALLENGE_BYTES};
 use super::budget::{BucketTable, Rate, UnprovenBudget};
 use super::conversation::{Conversation, Conversations};
 use super::cookie::CookieKey;
-use super::lane::BindRequest;
-use super::question::{Arrival, Ask, Decision, Listener, Question, ReplyTo, Silence, Transmit};
+use super::question::{Arrival, Decision, Listener, Question, ReplyTo, Silence, Transmit};
 use super::settings::{Budgets, Entropy};
 use super::username::{MessageKey, Username};
 use crate::credentials::{InstanceKey, REALM, fingerprint};
-use crate::domain::{Endpoint, Fingerprint, InstanceId, MonoTime, NoteUnverified, Presence, Role, Source};
+use crate::domain::{Endpoint, Fingerprint, InstanceId, MonoTime, NoteUnverified, Presence, Source};
+use crate::service::{Ask, BindRequest};
 use crate::stun::{
     AttributeType, Class, FINGERPRINT_ATTRIBUTE_BYTES, FingerprintCheck, HEADER_BYTES, Message, Method,
     PASSWORD_ALGORITHM_SHA256, ParseError,
@@ -347,13 +347,12 @@ fn datagram_fingerprint(message: &Message<'_>) -> Fingerprint {
 /// The question that a verified request asks.
 fn ask(claim: &Claim<'_>, reply: &ReplyTo) -> Ask {
     let (endpoint, datagram, nonce_issued) = (reply.endpoint(), reply.datagram, reply.proven.issued);
-    let bind =
-        |attempt, role, listing| Ask::Bind(BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued });
+    let bind = |attempt, listing| Ask::Bind(BindRequest { attempt, listing, endpoint, datagram, nonce_issued });
     match reply.proven.username {
         Username::Presence(listing) => {
             Ask::Presence(Presence { listing, endpoint, datagram, sequence: claim.sequence, nonce_issued })
         }
-        Username::Joiner(attempt) => bind(attempt, Role::Joiner, None),
-        Username::Host(listing, attempt) => bind(attempt, Role::Host, Some(listing)),
+        Username::Joiner(attempt) => bind(attempt, None),
+        Username::Host(listing, attempt) => bind(attempt, Some(listing)),
     }
 }

@@ -131,6 +131,11 @@ impl Sockets {
         bound.socket.try_io(Interest::READABLE, || bound.state.recv((&bound.socket).into(), &mut slices, metas))
     }
 
+    /// Sends each of `transmits`.
+    pub(super) fn send_all(&self, transmits: &[Transmit], metrics: &UdpMetrics) {
+        transmits.iter().for_each(|transmit| self.send(transmit, metrics));
+    }
+
     /// Sends without waiting. A full send queue is like a full queue on the way: the other side asks again.
     pub(super) fn send(&self, transmit: &Transmit, metrics: &UdpMetrics) {
         let Some(bound) = self.0.get(transmit.local.socket) else { return };

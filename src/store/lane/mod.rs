@@ -175,6 +175,10 @@ impl<C: Clock> Store for Lane<C> {
         Submit::new(self, command)
     }
 
+    fn submit_together(&self, commands: &mut Vec<Command>, answers: &mut Vec<Result<Reply, Failure>>) -> bool {
+        self.together_at_once(commands, answers)
+    }
+
     fn browse<R>(&self, query: &BrowseQuery<'_>, use_page: impl FnOnce(&PageView<'_>) -> R) -> Result<R, Failure> {
         if self.is_dead() {
             return Err(Failure::Unavailable(Certainty::NotApplied));

@@ -102,6 +102,19 @@ impl<C: Clock> Lane<C> {
         }
     }
 
+    /// Does the commands on this thread, as one batch, where the lane is free now or very soon.
+    pub(super) fn together_at_once(&self, commands: &mut Vec<Command>, answers: &mut Vec<Answer>) -> bool {
+        if self.is_dead() {
+            answers.extend(commands.drain(..).map(|_not_begun| Err(Failure::Unavailable(Certainty::NotApplied))));
+            return true;
+        }
+        let is_free = self.gate.enter_within(Patience::TASK);
+        if is_free {
+            self.serve_together(commands, answers);
+        }
+        is_free
+    }
+
     /// Does the command on this thread, where the lane is free now or very soon; gives it back where it is not.
     // What comes back is queued: by value it is moved once, boxed it would be allocated.
     #[allow(clippy::result_large_err)]

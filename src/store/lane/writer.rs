@@ -94,9 +94,22 @@ impl<C: Clock> Lane<C> {
     /// A tick that came meanwhile gets so many slices of cleanup.
     pub(super) fn serve(&self, own: Option<Command>, slices: usize) -> Option<Answer> {
         let own_answer = own.map(|command| self.batch(&mut self.writer.lock(), Some(command)));
-        if own_answer.is_some() && self.gate.leave() {
-            return own_answer;
+        if own_answer.is_none() || !self.gate.leave() {
+            self.serve_others(slices);
         }
+        own_answer
+    }
+
+    /// Like [`Self::serve`] for a batch of the caller's own.
+    pub(super) fn serve_together(&self, own: &mut Vec<Command>, answers: &mut Vec<Answer>) {
+        self.batch_together(&mut self.writer.lock(), own, answers);
+        if !self.gate.leave() {
+            self.serve_others(SLICES_PER_CALLER);
+        }
+    }
+
+    /// Serves everything queued, then leaves the lane. The caller holds the gate.
+    fn serve_others(&self, slices: usize) {
         let mut batches = 0;
         loop {
             let next = self.serve_the_rest(&mut self.writer.lock(), &mut batches, slices);
@@ -105,15 +118,15 @@ impl<C: Clock> Lane<C> {
                 // Looked at after the lane was let go: whoever goes away later than this tries to take it over itself.
                 if let Some(waker) = next.waker() {
                     waker.wake();
-                    return own_answer;
+                    return;
                 }
                 if !self.gate.take_over() {
-                    return own_answer;
+                    return;
                 }
                 continue;
             }
             if self.gate.leave() {
-                return own_answer;
+                return;
             }
         }
     }
@@ -175,6 +188,27 @@ impl<C: Clock> Lane<C> {
         } else {
             self.serve_queues(writer, &mut answers);
         }
+        if !self.conclude(writer) {
+            answers.iter_mut().for_each(|(_, answer)| *answer = Err(unknown(answer)));
+            own_answer = Err(unknown(&own_answer));
+        }
+        answers.drain(..).for_each(|(ticket, answer)| ticket.answer(answer));
+        writer.answers = answers;
+        own_answer
+    }
+
+    /// The same for commands of one caller, who looks at `answers` once this is over.
+    fn batch_together(&self, writer: &mut Writer, own: &mut Vec<Command>, answers: &mut Vec<Answer>) {
+        let first = answers.len();
+        answers.extend(own.drain(..).map(|command| self.guarded(writer, command)));
+        if !self.conclude(writer) {
+            answers[first..].iter_mut().for_each(|answer| *answer = Err(unknown(answer)));
+        }
+    }
+
+    /// Publishes what a batch removed, and tells what it did. False when the store has died: the batch may or may not be
+    /// seen by anybody, and nothing more can be guaranteed about it.
+    fn conclude(&self, writer: &mut Writer) -> bool {
         // Before the publication: whoever has seen a commit may name it, and none is then above the last one (S5).
         self.commit.store(writer.machine.commit(), Ordering::Relaxed);
         if writer.must_publish {
@@ -182,14 +216,7 @@ impl<C: Clock> Lane<C> {
             writer.must_publish = false;
         }
         self.guard(|| self.tell(writer));
-        if self.is_dead() {
-            // The batch may or may not be seen by anybody: nothing more can be guaranteed about it.
-            answers.iter_mut().for_each(|(_, answer)| *answer = Err(unknown(answer)));
-            own_answer = Err(unknown(&own_answer));
-        }
-        answers.drain(..).for_each(|(ticket, answer)| ticket.answer(answer));
-        writer.answers = answers;
-        own_answer
+        !self.is_dead()
     }
 
     fn serve_queues(&self, writer: &mut Writer, answers: &mut Vec<(Arc<Ticket>, Answer)>) {

@@ -15,9 +15,9 @@ use oracle::integrity_holds;
 use rendezvous::credentials::{REALM, Secret, host_username, joiner_username, long_term_key, presence_username};
 use rendezvous::domain::{AttemptId, Candidates, Endpoint, ListingId, MonoTime, Role, Source};
 use rendezvous::edge::udp::{
-    Arrival, Ask, BindRequest, Budgets, Decision, Entropy, Listener, Local, Protocol, Responder, Transmit,
+    Arrival, Budgets, Decision, Entropy, Listener, Local, Protocol, Responder, Transmit,
 };
-use rendezvous::service::{AttemptRequest, Caller, Service};
+use rendezvous::service::{AttemptRequest, Ask, BindRequest, Caller, Service, Together};
 use rendezvous::stun::{
     AttributeType, Class, FINGERPRINT_ATTRIBUTE_BYTES, MESSAGE_BYTES_MAX, Message, MessageBuilder,
     PASSWORD_ALGORITHM_SHA256, TransactionId,
@@ -290,21 +290,26 @@ impl Play {
                 assert!(self.was_given(&bytes, source), "asked with a nonce that this source was not given");
                 let sender = self.sender(&bytes).expect("asked without the credential's integrity");
                 let (username, key) = (sender.username.clone(), sender.key());
-                let answerer = self.responder.answerer().clone();
-                let transmit = match question.ask {
+                let (ask, mut told) = (question.ask, None);
+                // Two ways to the lane, which must make no difference.
+                if bytes.len() % 8 == 0 {
+                    self.service.ask_together([ask].into_iter(), &mut Together::default(), |it| told = Some(it));
+                } else {
+                    told = Some(at_once(self.service.ask(ask)));
+                }
+                let result = told.expect("an idle lane answers at once");
+                let is_done = result.is_ok();
+                let transmit = self.responder.answerer().answer(&question.reply, result, self.clock.now());
+                match ask {
                     Ask::Presence(presence) => {
                         assert_eq!(presence_username(presence.listing), username);
                         assert_eq!(Some(presence.endpoint), Endpoint::new(source));
-                        let result = at_once(self.service.presence(presence));
-                        if result.is_ok() {
+                        if is_done {
                             self.heard.insert(presence.listing, now);
                         }
-                        answerer.presence(&question.reply, result, self.clock.now())
                     }
-                    Ask::Bind(bind) => {
-                        self.bind(&username, source, bind, |result, now| answerer.bind(&question.reply, result, now))
-                    }
-                };
+                    Ask::Bind(bind) => self.bound(&username, source, bind, is_done, &transmit),
+                }
                 assert!(Message::parse(&transmit.bytes).expect("ours").verify_integrity(&key), "an unsigned answer");
                 self.answer(source, &transmit);
             }
@@ -312,34 +317,22 @@ impl Play {
         self.received.push((bytes, source));
     }
 
-    fn bind(
-        &mut self,
-        username: &str,
-        source: SocketAddr,
-        bind: BindRequest,
-        answer: impl FnOnce(
-            Result<rendezvous::service::Applied<rendezvous::domain::Bound>, rendezvous::domain::Failure>,
-            MonoTime,
-        ) -> Transmit,
-    ) -> Transmit {
-        let of_role = match bind.role {
-            Role::Host => host_username(bind.listing.expect("a host's credential names its listing"), bind.attempt),
-            Role::Joiner => joiner_username(bind.attempt),
+    fn bound(&mut self, username: &str, source: SocketAddr, bind: BindRequest, is_done: bool, answer: &Transmit) {
+        let (attempt, role) = (bind.attempt, bind.role());
+        let of_role = match bind.listing {
+            Some(listing) => host_username(listing, attempt),
+            None => joiner_username(attempt),
         };
         assert_eq!(of_role, username);
         assert_eq!(Some(bind.endpoint), Endpoint::new(source));
-        let BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued } = bind;
-        let result = at_once(self.service.bind(attempt, role, listing, endpoint, datagram, nonce_issued));
-        if result.is_ok() {
-            self.bound.insert((attempt, role.index(), endpoint.address()));
+        if is_done {
+            self.bound.insert((attempt, role.index(), bind.endpoint.address()));
         }
-        let transmit = answer(result, self.clock.now());
-        let message = Message::parse(&transmit.bytes).expect("ours");
+        let message = Message::parse(&answer.bytes).expect("ours");
         for peer in message.xor_addresses(AttributeType::RV_PEER_ADDRESS) {
             let known = (attempt, role.other().index(), peer.expect("ours"));
             assert!(self.bound.contains(&known), "told an address that its owner has not bound");
         }
-        transmit
     }
 
     /// An answer without the lane: unproven sources are sent no more than their budget.

@@ -3,8 +3,7 @@
 use super::{Known, Truth};
 use crate::network::{Flight, Network, Origin};
 use rendezvous::domain::*;
-use rendezvous::edge::udp::{Ask, BindRequest};
-use rendezvous::service::Applied;
+use rendezvous::service::{Applied, Ask, BindRequest};
 use rendezvous::stun::{AttributeType, Message};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -15,7 +14,7 @@ impl Truth {
     pub(crate) fn asked(&self, ask: &Ask, flight: &Flight) {
         let party = match ask {
             Ask::Presence(presence) => self.listings.get(&presence.listing).map(|listing| listing.owner),
-            Ask::Bind(bind) => self.attempts.get(&bind.attempt).map(|attempt| attempt.party(bind.role)),
+            Ask::Bind(bind) => self.attempts.get(&bind.attempt).map(|attempt| attempt.party(bind.role())),
         };
         let endpoint = match ask {
             Ask::Presence(presence) => presence.endpoint,
@@ -93,7 +92,7 @@ impl Truth {
         if self.is_unavailable(result.as_ref().err().copied()) {
             return;
         }
-        let (role, family) = (it.role.index(), it.endpoint.family().index());
+        let (role, family) = (it.role().index(), it.endpoint.family().index());
         let slot = self.live_attempt(it.attempt, now).map(|attempt| attempt.bound[role][family]);
         match (result, slot) {
             (Ok(_), None) => panic!("C3: a bind of a dead attempt at {now:?}"),
@@ -122,8 +121,8 @@ impl Truth {
 
     fn bind_now(&mut self, it: &BindRequest, now: MonoTime) {
         let Some(attempt) = self.attempts.get_mut(&it.attempt) else { return };
-        attempt.bound[it.role.index()][it.endpoint.family().index()] = Some((it.endpoint, it.datagram));
-        if it.role == Role::Joiner {
+        attempt.bound[it.role().index()][it.endpoint.family().index()] = Some((it.endpoint, it.datagram));
+        if it.role() == Role::Joiner {
             attempt.bind_until = None;
         }
         let both = attempt.has_bound(Role::Host) && attempt.has_bound(Role::Joiner);

@@ -4,14 +4,29 @@ use super::World;
 use crate::calls::Task;
 use crate::network::{Flight, Origin, SERVER_V4, SERVER_V6};
 use rendezvous::clock::Clock;
-use rendezvous::domain::Endpoint;
-use rendezvous::edge::udp::{Arrival, Ask, BindRequest, Decision, Listener, Local, Question, Said, Transmit};
+use rendezvous::domain::{Bound, Endpoint, Failure, Present};
+use rendezvous::edge::udp::{Arrival, Decision, Listener, Local, Question, Said, Transmit};
+use rendezvous::service::{Applied, Ask, Together, Told};
 use rendezvous::stun::{AttributeType, Message};
 use std::net::SocketAddr;
 
 /// Our side of a path to a client of this family.
 fn local(is_v4: bool) -> Local {
     Local { socket: usize::from(!is_v4), ip: None }
+}
+
+fn present(applied: Applied<Told>) -> Applied<Present> {
+    let Applied { value: Told::Present(value), commit, replayed } = applied else { panic!("another's answer") };
+    Applied { value, commit, replayed }
+}
+
+fn bound(applied: Applied<Told>) -> Applied<Bound> {
+    let Applied { value: Told::Bound(value), commit, replayed } = applied else { panic!("another's answer") };
+    Applied { value, commit, replayed }
+}
+
+fn is_introduced(result: &Result<Applied<Told>, Failure>) -> bool {
+    matches!(result, Ok(Applied { value: Told::Bound(bound), .. }) if bound.introduction.is_some())
 }
 
 impl World {
@@ -64,45 +79,39 @@ impl World {
         self.indicate();
     }
 
-    /// Asks the lane, which is idle, and says its answer.
+    /// Asks the lane, which is idle, and says its answer: alone or as a batch of one, which must make no difference.
     fn ask(&mut self, question: Question) {
         let now = self.now();
         let Some(server) = &self.server else { return };
         let service = server.service.clone();
-        let idle = "an idle lane answers at once";
-        let transmit = match question.ask {
-            Ask::Presence(presence) => {
-                let result = Task::new(async move { service.presence(presence).await }).go_on().expect(idle);
-                self.note(|| format!("{presence:?} -> {result:?}"));
-                self.truth.refreshed(&presence, &result, now);
-                self.hear();
-                self.server
-                    .as_ref()
-                    .map(|server| server.answerer.presence(&question.reply, result, server.clock.mono()))
-            }
-            Ask::Bind(bind) => {
-                let BindRequest { attempt, role, listing, endpoint, datagram, nonce_issued } = bind;
-                let future =
-                    async move { service.bind(attempt, role, listing, endpoint, datagram, nonce_issued).await };
-                let result = Task::new(future).go_on().expect(idle);
-                self.note(|| format!("{bind:?} -> {result:?}"));
-                self.truth.bound(&bind, &result, now);
-                self.hear();
-                if let (Ok(bound), false) = (&result, self.truth.is_lost) {
-                    self.truth.bind_told(&bind, &bound.value, now);
-                }
-                let is_introduced = result.as_ref().is_ok_and(|bound| bound.value.introduction.is_some());
-                let server = self.server.as_ref();
-                let answer = server.map(|server| server.answerer.bind(&question.reply, result, server.clock.mono()));
-                let says = |bytes: &[u8]| {
-                    Message::parse(bytes)
-                        .is_ok_and(|message| message.attribute(AttributeType::RV_INTRODUCTION).is_some())
-                };
-                let is_told = answer.as_ref().is_some_and(|transmit| says(&transmit.bytes));
-                assert_eq!(is_told, is_introduced, "H3: an answer without its introduction, or the reverse");
-                answer
-            }
+        let ask = question.ask;
+        let result = if self.rng.chance(500) {
+            let mut told = None;
+            let has_begun = service.ask_together([ask].into_iter(), &mut Together::default(), |it| told = Some(it));
+            told.filter(|_| has_begun)
+        } else {
+            Task::new(async move { service.ask(ask).await }).go_on()
         };
+        let result = result.expect("an idle lane answers at once");
+        self.note(|| format!("{ask:?} -> {result:?}"));
+        match ask {
+            Ask::Presence(presence) => self.truth.refreshed(&presence, &result.clone().map(present), now),
+            Ask::Bind(bind) => self.truth.bound(&bind, &result.clone().map(bound), now),
+        }
+        self.hear();
+        if let (Ask::Bind(bind), Ok(Applied { value: Told::Bound(bound), .. }), false) =
+            (ask, &result, self.truth.is_lost)
+        {
+            self.truth.bind_told(&bind, bound, now);
+        }
+        let is_introduced = is_introduced(&result);
+        let server = self.server.as_ref();
+        let transmit = server.map(|server| server.answerer.answer(&question.reply, result, server.clock.mono()));
+        let says = |bytes: &[u8]| {
+            Message::parse(bytes).is_ok_and(|message| message.attribute(AttributeType::RV_INTRODUCTION).is_some())
+        };
+        let is_told = transmit.as_ref().is_some_and(|transmit| says(&transmit.bytes));
+        assert_eq!(is_told, is_introduced, "H3: an answer without its introduction, or the reverse");
         if self.truth.is_lost {
             self.ends_at.get_or_insert(now.plus_ms(700));
         }

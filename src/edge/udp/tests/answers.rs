@@ -5,10 +5,10 @@ use crate::domain::{
     Bound, Certainty, EndReason, Endpoint, Failure, Introduction, Invalid, Offer, Offers, Pair, Present, Rejection,
     Replay, Resource, WallTime,
 };
-use crate::service::Applied;
+use crate::service::{Applied, Ask, Told};
 use crate::stun::OfferAttribute;
 
-fn applied<T>(value: T) -> Applied<T> {
+pub(super) fn applied<T>(value: T) -> Applied<T> {
     Applied { value, commit: 4711, replayed: false }
 }
 
@@ -43,7 +43,7 @@ fn presence_success_carries_lifetime_commit_and_offers() {
     let offer = |n: u64| Offer { attempt: AttemptId(u128::from(n)), deadline: START.plus_ms(10_000 * n) };
     let offers = (0..3).map(offer).collect();
     let present = Present { deadline: START.plus_ms(65_000), offers, draining: None };
-    let answer = answerer.presence(&reply, Ok(applied(present)), START.plus_ms(1_000));
+    let answer = answerer.answer(&reply, Ok(applied(Told::Present(present))), START.plus_ms(1_000));
     let message = Message::parse(&answer.bytes).unwrap();
     assert!(message.verify_integrity(&speaker.key));
     assert_eq!(message.check_fingerprint(), FingerprintCheck::Right);
@@ -71,7 +71,7 @@ fn rule_j2_presence_in_the_drain_window_says_when_to_come_back_spread_out() {
                 draining: Some(START.plus_ms(5_000)),
             };
             let delay = || {
-                let answer = responder.answerer().presence(&reply, Ok(applied(present.clone())), START);
+                let answer = responder.answerer().answer(&reply, Ok(applied(Told::Present(present.clone()))), START);
                 Message::parse(&answer.bytes).unwrap().u32(AttributeType::RV_RETRY_AFTER).unwrap().unwrap()
             };
             assert_eq!(delay(), delay(), "the same datagram, the same advice");
@@ -88,7 +88,7 @@ fn bind_success_without_introduction_means_wait() {
     let speaker = Speaker::joiner();
     let (answerer, reply) = question(&speaker, JOINER);
     let bound = Bound { deadline: START.plus_ms(30_000), repeated: false, introduction: None };
-    let answer = answerer.bind(&reply, Ok(applied(bound)), START);
+    let answer = answerer.answer(&reply, Ok(applied(Told::Bound(bound))), START);
     let message = Message::parse(&answer.bytes).unwrap();
     assert!(message.verify_integrity(&speaker.key));
     assert_eq!(message.xor_address(AttributeType::XOR_MAPPED_ADDRESS), Ok(Some(address(JOINER))));
@@ -105,7 +105,7 @@ fn rule_h4_bind_success_hands_out_the_other_side_ipv6_first() {
         let (answerer, reply) = question(&speaker, source);
         let bound =
             Bound { deadline: START.plus_ms(30_000), repeated: true, introduction: Some(Box::new(introduction())) };
-        let at = |ms| answerer.bind(&reply, Ok(applied(bound.clone())), START.plus_ms(ms));
+        let at = |ms| answerer.answer(&reply, Ok(applied(Told::Bound(bound.clone()))), START.plus_ms(ms));
         let answer = at(100);
         let message = Message::parse(&answer.bytes).unwrap();
         assert!(message.verify_integrity(&speaker.key));
@@ -130,7 +130,7 @@ fn addresses_of_our_own_sockets_are_never_introduced() {
     introduction.candidates[0] = vec![address("127.0.0.1:3478"), address("192.168.1.7:4000")];
     introduction.pairs[1].as_mut().unwrap().host = endpoint("127.0.0.1:3478");
     let bound = Bound { deadline: START, repeated: false, introduction: Some(Box::new(introduction)) };
-    let answer = answerer.bind(&reply, Ok(applied(bound)), START);
+    let answer = answerer.answer(&reply, Ok(applied(Told::Bound(bound))), START);
     let message = Message::parse(&answer.bytes).unwrap();
     assert_eq!(message.xor_addresses(AttributeType::RV_PEER_ADDRESS).count(), 1);
     assert_eq!(message.xor_addresses(AttributeType::RV_CANDIDATE).count(), 1);
@@ -173,8 +173,8 @@ fn every_failure_has_its_code_and_reason_and_is_signed() {
     let (_, presence) = question(&presence_speaker, JOINER);
     for (failure, code, reason) in failures() {
         let answers = [
-            (answerer.bind(&bind, Err(failure), START), &bind_speaker),
-            (answerer.presence(&presence, Err(failure), START), &presence_speaker),
+            (answerer.answer(&bind, Err(failure), START), &bind_speaker),
+            (answerer.answer(&presence, Err(failure), START), &presence_speaker),
         ];
         for (answer, speaker) in answers {
             assert_eq!(error_of(&answer, speaker), (code, true), "{failure:?}");
@@ -195,7 +195,7 @@ fn a_signed_438_brings_a_nonce_that_works() {
     let old = nonce(&mut responder, HOST, START);
     let later = START.plus_ms(500_000);
     let reply = asked(responder.receive(&speaker.sequenced(&old, 1), from(HOST), later)).reply;
-    let answer = responder.answerer().presence(&reply, Err(Rejection::StaleNonce.into()), later);
+    let answer = responder.answerer().answer(&reply, Err(Rejection::StaleNonce.into()), later);
     let message = Message::parse(&answer.bytes).unwrap();
     let fresh = message.text(AttributeType::NONCE).unwrap().unwrap();
     let question = asked(responder.receive(&speaker.sequenced(fresh, 2), from(HOST), later));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::{Endpoint, Role};
-use crate::edge::udp::Ask;
+use crate::service::Ask;
 
 fn silence(decision: Decision) -> Silence {
     let Decision::Silence(cause) = decision else { panic!("expected silence, got {decision:?}") };
@@ -47,11 +47,11 @@ fn the_whole_exchange_asks_the_lane() {
     let Ask::Bind(bind) = asked(responder.receive(&Speaker::host().plain(&nonce), from(HOST), later)).ask else {
         panic!()
     };
-    assert_eq!((bind.attempt, bind.role, bind.listing), (ATTEMPT, Role::Host, Some(LISTING)));
+    assert_eq!((bind.attempt, bind.role(), bind.listing), (ATTEMPT, Role::Host, Some(LISTING)));
     let Ask::Bind(bind) = asked(responder.receive(&Speaker::joiner().plain(&nonce), from(HOST), later)).ask else {
         panic!()
     };
-    assert_eq!((bind.attempt, bind.role, bind.listing, bind.endpoint), (ATTEMPT, Role::Joiner, None, endpoint));
+    assert_eq!((bind.attempt, bind.role(), bind.listing, bind.endpoint), (ATTEMPT, Role::Joiner, None, endpoint));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Damaged datagrams through the whole responder: no panic, nothing reaches the lane, and the next good one works.
 
 use super::*;
+use crate::service::Ask;
 
 #[test]
 fn case_s6_every_prefix_of_a_valid_datagram() {

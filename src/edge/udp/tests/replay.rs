@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::Endpoint;
-use crate::edge::udp::Ask;
+use crate::service::Ask;
 
 #[test]
 fn case_s3_captured_bytes_are_worthless_from_elsewhere() {

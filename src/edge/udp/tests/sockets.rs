@@ -1,13 +1,13 @@
 //! The loop on real loopback sockets, with a lane that answers, or that is stalled for as long as a test wants.
 
-use super::answers::introduction;
+use super::answers::{applied, introduction};
 use super::*;
 use crate::clock::{Clock, SharedClock, SystemClock};
-use crate::domain::{Bound, Endpoint, Event, Failure, NoteUnverified, Offers, Presence, Present};
+use crate::domain::{Bound, Endpoint, Event, Failure, NoteUnverified, Offers, Present};
 use crate::edge::udp::lane::Lane;
-use crate::service::Applied;
-use crate::service::Observer;
+use crate::service::{Applied, Ask, Observer, Together, Told};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
@@ -19,24 +19,42 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct FakeLane {
     clock: SharedClock,
     gate: Semaphore,
+    /// Batches that were asked in one pass.
+    passes: AtomicUsize,
 }
 
 impl FakeLane {
+    fn told(&self, ask: Ask) -> Told {
+        let now = self.clock.mono();
+        match ask {
+            Ask::Presence(_) => {
+                Told::Present(Present { deadline: now.plus_ms(65_000), offers: Offers::default(), draining: None })
+            }
+            Ask::Bind(_) => Told::Bound(Bound { deadline: now.plus_ms(30_000), repeated: false, introduction: None }),
+        }
+    }
+
     async fn answer<T>(&self, value: T) -> Result<Applied<T>, Failure> {
         let _permit = self.gate.acquire().await.map_err(|_| Failure::Cancelled)?;
-        Ok(Applied { value, commit: 1, replayed: false })
+        Ok(applied(value))
     }
 }
 
 impl Lane for FakeLane {
-    async fn presence(&self, _presence: Presence) -> Result<Applied<Present>, Failure> {
-        let deadline = self.clock.mono().plus_ms(65_000);
-        self.answer(Present { deadline, offers: Offers::default(), draining: None }).await
+    async fn ask(&self, ask: Ask) -> Result<Applied<Told>, Failure> {
+        self.answer(self.told(ask)).await
     }
 
-    async fn bind(&self, _bind: BindRequest) -> Result<Applied<Bound>, Failure> {
-        let deadline = self.clock.mono().plus_ms(30_000);
-        self.answer(Bound { deadline, repeated: false, introduction: None }).await
+    fn ask_together(
+        &self,
+        asks: impl Iterator<Item = Ask>,
+        _memory: &mut Together,
+        mut tell: impl FnMut(Result<Applied<Told>, Failure>),
+    ) -> bool {
+        let Ok(_permit) = self.gate.try_acquire() else { return false };
+        self.passes.fetch_add(1, Ordering::Relaxed);
+        asks.for_each(|ask| tell(Ok(applied(self.told(ask)))));
+        true
     }
 
     async fn note(&self, _note: NoteUnverified) -> Result<Applied<()>, Failure> {
@@ -77,7 +95,8 @@ fn bound_with(plain: &[&str], auth: &[&str], questions_max: usize, notices: Arc<
 fn serve(edge: UdpEdge, addrs: LocalAddrs, notices: Arc<UdpNotices>, permits: usize) -> Running {
     let metrics = edge.metrics();
     let clock: SharedClock = Arc::new(SystemClock::new());
-    let lane = Arc::new(FakeLane { clock: Arc::clone(&clock), gate: Semaphore::new(permits) });
+    let lane =
+        Arc::new(FakeLane { clock: Arc::clone(&clock), gate: Semaphore::new(permits), passes: AtomicUsize::new(0) });
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let task = {
         let (lane, clock) = (Arc::clone(&lane), Arc::clone(&clock));
@@ -163,6 +182,26 @@ async fn case_q10_the_loop_never_waits_for_the_lane() {
     for _ in 0..2 {
         assert_eq!(Message::parse(&receive(&waiting).await).unwrap().class(), Class::Success);
     }
+}
+
+#[tokio::test]
+async fn what_one_call_reads_is_asked_in_one_pass() {
+    const DATAGRAMS: u64 = 10;
+    let edge = start(&["127.0.0.1:0"], &[], 16, 1);
+    let speaker = Speaker::host_presence();
+    let socket = client(edge.addrs.plain[0]).await;
+    let (nonce, _) = log_in(&socket, &speaker).await;
+    let before = edge.lane.passes.load(Ordering::Relaxed);
+    let sender = socket.into_std().unwrap();
+    for sequence in 0..DATAGRAMS {
+        // Nothing yields here: the loop sees them together.
+        sender.send(&speaker.sequenced(&nonce, 2 + sequence)).unwrap();
+    }
+    let socket = UdpSocket::from_std(sender).unwrap();
+    for _ in 0..DATAGRAMS {
+        assert_eq!(Message::parse(&receive(&socket).await).unwrap().class(), Class::Success);
+    }
+    assert_eq!(edge.lane.passes.load(Ordering::Relaxed) - before, 1);
 }
 
 #[tokio::test]
