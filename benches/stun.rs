@@ -5,15 +5,11 @@
 mod edges;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
-use edges::udp::{Answer, Host, LoopbackPair, Served, answer_of};
+use edges::udp::{Answer, Host, LoopbackPair, Sending, Served, answer_of};
 use edges::{Row, Table, median};
 use rendezvous::clock::{Clock, SharedClock};
 use rendezvous::stun::{IntegrityKey, Message};
 use std::hint::black_box;
-#[cfg(target_os = "linux")]
-use std::io::IoSlice;
-#[cfg(target_os = "linux")]
-use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Datagrams of one batch, as many as the edge reads by one system call.
@@ -49,6 +45,7 @@ fn messages(criterion: &mut Criterion) {
 fn batches(criterion: &mut Criterion) {
     let mut served = Served::new();
     let hosts: Vec<Host> = (0..HOSTS).map(|n| served.host(n)).collect();
+    let source = edges::udp::SOURCE.parse().expect("an address");
     let mut group = criterion.benchmark_group("presence through the lane, without sockets");
     for size in [1, BATCH, 4 * BATCH] {
         group.throughput(Throughput::Elements(size as u64));
@@ -59,12 +56,12 @@ fn batches(criterion: &mut Criterion) {
                     let batch: Vec<_> = (0..size).map(|n| (next + n) % HOSTS).collect();
                     next = (next + size) % HOSTS;
                     sequence += 1;
-                    batch.into_iter().map(|n| (n, hosts[n].refresh(sequence))).collect::<Vec<_>>()
+                    batch.into_iter().map(|n| hosts[n].refresh(sequence)).collect::<Vec<_>>()
                 },
                 |batch| {
-                    for (n, bytes) in &batch {
-                        black_box(answer_of(&mut served, bytes, &hosts[*n]));
-                    }
+                    let (now, mut answers) = (served.now(), Vec::with_capacity(size));
+                    served.answer_batch(&mut batch.iter().map(Vec::as_slice), source, now, &mut answers);
+                    answers
                 },
                 BatchSize::SmallInput,
             );
@@ -78,55 +75,18 @@ fn served_time(
     pair: &mut LoopbackPair,
     requests: &mut impl FnMut() -> Vec<Vec<u8>>,
     clock: &SharedClock,
+    sending: Sending,
     answer: Answer<'_>,
 ) -> Duration {
     let mut total = Duration::ZERO;
     for _ in 0..ROUNDS {
         pair.client_sends(&requests());
         let began = Instant::now();
-        pair.serve(BATCH, &|| clock.mono(), answer);
+        pair.serve(BATCH, &|| clock.mono(), sending, answer);
         total += began.elapsed();
         pair.client_drains(BATCH);
     }
     total
-}
-
-/// Nanoseconds per datagram of `sample`'s size to as many clients as a batch has: a system call each, and one for all.
-/// Both include that the clients take them.
-#[cfg(target_os = "linux")]
-fn sending(sample: &[u8]) -> [Vec<f64>; 2] {
-    use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
-    let open = || UdpSocket::bind("127.0.0.1:0").expect("a socket on loopback");
-    let server = open();
-    let clients: Vec<UdpSocket> = (0..BATCH).map(|_| open()).collect();
-    let addresses: Vec<SocketAddr> = clients.iter().map(|client| client.local_addr().expect("bound")).collect();
-    let to_all: Vec<SocketAddrAny> = addresses.iter().map(|to| SocketAddrAny::from(*to)).collect();
-    let take_all = || {
-        let mut bytes = [0; 256];
-        clients.iter().for_each(|client| assert_eq!(client.recv(&mut bytes).ok(), Some(sample.len())));
-    };
-    let per_datagram = |began: Instant| began.elapsed().as_nanos() as f64 / (ROUNDS * BATCH) as f64;
-    let slices = [IoSlice::new(sample)];
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..PAIRS {
-        let began = Instant::now();
-        for _ in 0..ROUNDS {
-            addresses.iter().for_each(|to| assert_eq!(server.send_to(sample, to).ok(), Some(sample.len())));
-            take_all();
-        }
-        times[0].push(per_datagram(began));
-        let began = Instant::now();
-        for _ in 0..ROUNDS {
-            let mut controls: [SendAncillaryBuffer<'_, '_, '_>; BATCH] = Default::default();
-            let messages = to_all.iter().zip(&mut controls);
-            let mut messages: Vec<_> =
-                messages.map(|(to, control)| MMsgHdr::new_with_addr(to, &slices, control)).collect();
-            assert_eq!(sendmmsg(&server, &mut messages, SendFlags::empty()), Ok(BATCH));
-            take_all();
-        }
-        times[1].push(per_datagram(began));
-    }
-    times
 }
 
 fn table() {
@@ -144,34 +104,44 @@ fn table() {
     let first = requests().remove(0);
     let sample = served.answer(&first, source).expect("an answer");
     let clock = served.clock();
-    let mut samples: Vec<[Duration; 2]> = Vec::new();
-    for _ in 0..PAIRS {
-        let echo = served_time(&mut pair, &mut requests, &clock, &mut |_, _| Some(sample.clone()));
-        let edge =
-            served_time(&mut pair, &mut requests, &clock, &mut |bytes, now| served.answer_at(bytes, source, now));
-        samples.push([echo, edge]);
-    }
-    let per_datagram = |which: usize| {
-        let all = samples.iter().map(|pair| pair[which].as_nanos() as f64 / (ROUNDS * BATCH) as f64);
-        median(all.collect())
-    };
-    let ratio = median(samples.iter().map(|[echo, edge]| echo.as_secs_f64() / edge.as_secs_f64()).collect());
+    let ways: &[Sending] = &[
+        Sending::Each,
+        #[cfg(target_os = "linux")]
+        Sending::Together,
+    ];
     let mut table = Table::new("stun", "presence, one core, sockets included: time of the server's side per datagram");
-    table.add(Row::new("receive and send the same bytes", per_datagram(0), "ns", None, None));
-    table.add(Row::new("responder, lane, signed answer", per_datagram(1), "ns", Some(ratio), Some(0.6)));
-    table.add(Row::new(
-        "presences a second on one core, in thousands",
-        1e6 / per_datagram(1),
-        "k/s",
-        Some(1e6 / per_datagram(1) / 125.0),
-        Some(1.0),
-    ));
-    #[cfg(target_os = "linux")]
-    {
-        let [each, together] = sending(&sample);
-        let ratio = median(each.iter().zip(&together).map(|(each, together)| each / together).collect());
-        table.add(Row::new("send and take an answer, a system call each", median(each), "ns", None, None));
-        table.add(Row::new("the same, sent by one call a batch", median(together), "ns", Some(ratio), None));
+    let mut samples: Vec<Vec<[f64; 2]>> = vec![Vec::new(); ways.len()];
+    for _ in 0..PAIRS {
+        for (way, samples) in ways.iter().zip(&mut samples) {
+            let echo = served_time(&mut pair, &mut requests, &clock, *way, &mut |batch, _, answers| {
+                answers.extend(batch.map(|_| sample.clone()));
+            });
+            let edge = served_time(&mut pair, &mut requests, &clock, *way, &mut |batch, now, answers| {
+                served.answer_batch(batch, source, now, answers);
+            });
+            samples.push([echo, edge].map(|time| time.as_nanos() as f64 / (ROUNDS * BATCH) as f64));
+        }
+    }
+    let typical = |samples: &[[f64; 2]], which: usize| median(samples.iter().map(|pair| pair[which]).collect());
+    let ratio = |samples: &[[f64; 2]]| median(samples.iter().map(|[echo, edge]| echo / edge).collect());
+    let each = &samples[0];
+    let edge = typical(each, 1);
+    table.add(Row::new("receive and send the same bytes", typical(each, 0), "ns", None, None));
+    table.add(Row::new("responder, lane, signed answer", edge, "ns", Some(ratio(each)), Some(0.6)));
+    let rate = 1e6 / edge;
+    table.add(Row::new("presences a second on one core, in thousands", rate, "k/s", Some(rate / 125.0), Some(1.0)));
+    if let Some(together) = samples.get(1) {
+        let gain = each.iter().zip(together).map(|(each, together)| each[1] / together[1]);
+        let gain = median(gain.collect());
+        table.add(Row::new("the loop, answers sent by one call a batch", typical(together, 0), "ns", None, None));
+        table.add(Row::new(
+            "responder, lane, answers sent so",
+            typical(together, 1),
+            "ns",
+            Some(ratio(together)),
+            None,
+        ));
+        table.add(Row::new("what that saves of the whole exchange", (gain - 1.0) * 100.0, "%", Some(gain), None));
     }
     table.finish();
 }

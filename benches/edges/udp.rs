@@ -8,9 +8,9 @@ use rendezvous::domain::details::DetailsInput;
 use rendezvous::domain::{
     AttemptId, Candidates, Details, Limits, ListingId, MonoTime, Scope, TenantId, Ttl, Visibility,
 };
-use rendezvous::edge::udp::{Arrival, Budgets, Decision, Entropy, Listener, Local, Protocol, Responder};
+use rendezvous::edge::udp::{Arrival, Budgets, Decision, Entropy, Listener, Local, Protocol, Question, Responder};
 use rendezvous::service::{
-    Caller, Fanout, InstanceKeys, RegisterRequest, Service, ServiceParts, SystemIds, WaitingAttempts, Waits,
+    Caller, Fanout, InstanceKeys, RegisterRequest, Service, ServiceParts, SystemIds, Together, WaitingAttempts, Waits,
 };
 use rendezvous::store::AnyStore;
 use rendezvous::store::lane::{Lane, LaneSettings};
@@ -30,7 +30,7 @@ const LISTINGS: u32 = 10_000;
 const BYTES_MAX: usize = 512;
 const BUFFER_BYTES: usize = 65_536;
 /// Whoever is benched alone.
-const SOURCE: &str = "192.0.2.1:4000";
+pub const SOURCE: &str = "192.0.2.1:4000";
 
 /// An idle lane answers at the first poll.
 fn at_once<F: Future>(future: F) -> F::Output {
@@ -44,6 +44,8 @@ fn at_once<F: Future>(future: F) -> F::Output {
 pub struct Served {
     service: Arc<Service>,
     responder: Responder,
+    questions: Vec<Question>,
+    together: Together,
 }
 
 /// A registered host that has a nonce.
@@ -88,7 +90,8 @@ impl Served {
             per_credential_per_s: unlimited,
             ..Budgets::default()
         };
-        Self { service, responder: Responder::new(&protocol, &budgets, Vec::new(), false) }
+        let responder = Responder::new(&protocol, &budgets, Vec::new(), false);
+        Self { service, responder, questions: Vec::new(), together: Together::default() }
     }
 
     pub fn host(&mut self, n: usize) -> Host {
@@ -149,28 +152,43 @@ impl Served {
 
     /// The whole answer, as the edge makes it, without sockets.
     pub fn answer(&mut self, bytes: &[u8], source: SocketAddr) -> Option<Vec<u8>> {
-        self.answer_at(bytes, source, self.now())
+        let mut answers = Vec::new();
+        self.answer_batch(&mut std::iter::once(bytes), source, self.now(), &mut answers);
+        answers.pop()
     }
 
-    /// The same for a datagram of a batch that was read at `now`.
-    pub fn answer_at(&mut self, bytes: &[u8], source: SocketAddr, now: MonoTime) -> Option<Vec<u8>> {
+    /// The answers to a batch that was read at `now`: judged one by one, asked together, as the edge does it.
+    pub fn answer_batch(
+        &mut self,
+        batch: &mut dyn Iterator<Item = &[u8]>,
+        source: SocketAddr,
+        now: MonoTime,
+        answers: &mut Vec<Vec<u8>>,
+    ) {
         let arrival = Arrival { source, local: Local { socket: 0, ip: None }, listener: Listener::Plain };
-        match self.responder.receive(bytes, arrival, now) {
-            Decision::Silence(_) => None,
-            Decision::Transmit(transmit) | Decision::Note(_, Some(transmit)) => Some(transmit.bytes),
-            Decision::Note(_, None) => None,
-            Decision::Ask(question) => {
-                let result = at_once(self.service.ask(question.ask));
-                Some(self.responder.answerer().answer(&question.reply, result, self.now()).bytes)
+        for bytes in batch {
+            match self.responder.receive(bytes, arrival, now) {
+                Decision::Silence(_) | Decision::Note(_, None) => {}
+                Decision::Transmit(transmit) | Decision::Note(_, Some(transmit)) => answers.push(transmit.bytes),
+                Decision::Ask(question) => self.questions.push(*question),
             }
         }
+        let (service, answerer) = (&self.service, self.responder.answerer());
+        let mut asked = self.questions.iter();
+        let has_begun =
+            service.ask_together(self.questions.iter().map(|question| question.ask), &mut self.together, |result| {
+                let question = asked.next().expect("an answer each");
+                answers.push(answerer.answer(&question.reply, result, service.clock().mono()).bytes);
+            });
+        assert!(has_begun, "nobody else is at the lane");
+        self.questions.clear();
     }
 
     pub fn clock(&self) -> SharedClock {
         self.service.clock().clone()
     }
 
-    fn now(&self) -> MonoTime {
+    pub fn now(&self) -> MonoTime {
         self.service.clock().mono()
     }
 }
@@ -202,8 +220,18 @@ impl Host {
     }
 }
 
-/// What answers one datagram of a batch that was read at a certain time.
-pub type Answer<'a> = &'a mut dyn FnMut(&[u8], MonoTime) -> Option<Vec<u8>>;
+/// What answers the datagrams of a batch that was read at a certain time.
+pub type Answer<'a> = &'a mut dyn FnMut(&mut dyn Iterator<Item = &[u8]>, MonoTime, &mut Vec<Vec<u8>>);
+
+/// How answers leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// By a system call each, as the edge does it.
+    Each,
+    /// By one system call for a batch.
+    #[cfg(target_os = "linux")]
+    Together,
+}
 
 /// A server's and a client's socket on one thread, so that nothing but the work is measured.
 pub struct LoopbackPair {
@@ -239,29 +267,42 @@ impl LoopbackPair {
         assert_eq!(answers, expected, "every request is answered");
     }
 
-    /// Receives one batch by one system call, and sends an answer to each datagram. As in the edge, the clock is read once
+    /// Receives batches by one system call each until `batch` datagrams are answered. As in the edge, the clock is read once
     /// for what one call read.
-    pub fn serve(&mut self, batch: usize, now: &dyn Fn() -> MonoTime, answer: Answer<'_>) {
+    pub fn serve(&mut self, batch: usize, now: &dyn Fn() -> MonoTime, sending: Sending, answer: Answer<'_>) {
         self.buffers.resize_with(batch, || vec![0; BUFFER_BYTES]);
         let mut metas = vec![RecvMeta::default(); batch];
         let mut left = batch;
+        let mut answers = Vec::with_capacity(batch);
         while left > 0 {
             let mut slices: Vec<_> = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
             let read = self.state.recv((&self.server).into(), &mut slices, &mut metas).expect("datagrams wait");
-            let now = now();
-            for (buffer, meta) in self.buffers.iter().zip(&metas).take(read) {
-                for bytes in buffer[..meta.len].chunks(meta.stride.max(1)) {
-                    left -= 1;
-                    let Some(answer) = answer(bytes, now) else { continue };
-                    let transmit = Transmit {
-                        destination: meta.addr,
-                        ecn: None,
-                        contents: &answer,
-                        segment_size: None,
-                        src_ip: None,
-                    };
-                    self.state.try_send((&self.server).into(), &transmit).expect("room in the queue");
-                }
+            let filled = self.buffers.iter().zip(&metas).take(read);
+            let datagrams = filled.flat_map(|(buffer, meta)| buffer[..meta.len].chunks(meta.stride.max(1)));
+            answer(&mut datagrams.inspect(|_| left -= 1), now(), &mut answers);
+            self.send(&answers, metas[0].addr, sending);
+            answers.clear();
+        }
+    }
+
+    fn send(&self, answers: &[Vec<u8>], destination: SocketAddr, sending: Sending) {
+        match sending {
+            Sending::Each => answers.iter().for_each(|contents| {
+                let transmit = Transmit { destination, ecn: None, contents, segment_size: None, src_ip: None };
+                self.state.try_send((&self.server).into(), &transmit).expect("room in the queue");
+            }),
+            #[cfg(target_os = "linux")]
+            Sending::Together => {
+                use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
+                let to = SocketAddrAny::from(destination);
+                let slices: Vec<_> = answers.iter().map(|answer| [std::io::IoSlice::new(answer)]).collect();
+                let mut controls: Vec<_> = slices.iter().map(|_| SendAncillaryBuffer::default()).collect();
+                let mut messages: Vec<_> = slices
+                    .iter()
+                    .zip(&mut controls)
+                    .map(|(slice, control)| MMsgHdr::new_with_addr(&to, slice, control))
+                    .collect();
+                assert_eq!(sendmmsg(&self.server, &mut messages, SendFlags::DONTWAIT), Ok(answers.len()));
             }
         }
     }
