@@ -115,7 +115,7 @@ fn check_the_fixture(lane: &Lane<BenchClock>) {
     let rows = |scope| {
         let (protocol, mut rows, mut after) = (support::protocol(scope), 0, None);
         loop {
-            let page = BrowseQuery { tenant: TENANT, protocol: &protocol, after, limit: 50 };
+            let page = BrowseQuery { tenant: TENANT, protocol: &protocol, after, limit: 50, filter: None };
             let (count, next) = lane.browse(&page, |page| (page.count, page.next)).expect("available");
             rows += count as u64;
             match next {

@@ -20,7 +20,7 @@ impl Queries {
         let scope = random.below(SCOPES);
         let n = random.below(self.listings / SCOPES) * SCOPES + scope;
         let (protocol, after) = (&self.protocols[scope as usize], Some(super::listing_id(n)));
-        browse(&BrowseQuery { tenant: TENANT, protocol, after, limit: 50 })
+        browse(&BrowseQuery { tenant: TENANT, protocol, after, limit: 50, filter: None })
     }
 }
 

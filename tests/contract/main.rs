@@ -35,6 +35,7 @@ mod boundary;
 mod capacity;
 mod clocks;
 mod expiry;
+mod filters;
 mod idempotency;
 mod introduction;
 mod lane_only;
