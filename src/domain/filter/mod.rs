@@ -41,7 +41,7 @@ pub const TERMS_MAX: usize = 32;
 /// How deep parentheses may nest: reading and evaluating go down as far. The JSON seam has the same bound.
 pub const NESTING_MAX: usize = 16;
 
-/// A filter that was read and is within its bounds. Comparing with it allocates nothing that the filter's author decides.
+/// A filter that was read, and so is within its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     root: Node,
