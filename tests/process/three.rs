@@ -98,7 +98,8 @@ fn browse_shows_what_can_be_joined_and_nothing_unlisted() {
         some.assert_exit(0);
         assert_eq!(some.stdout.text().matches(&shown).count(), rows, "{filter}");
     }
-    let mut refused = Process::start(client(&server, "browse").args(["--protocol", "arena/3", "--filter", "players <"]));
+    let mut refused =
+        Process::start(client(&server, "browse").args(["--protocol", "arena/3", "--filter", "players <"]));
     refused.assert_exit(4);
     let text = refused.stderr.text();
     assert!(text.contains("must have a field or a value at character 10"), "{text}");

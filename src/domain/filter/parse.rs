@@ -79,10 +79,7 @@ fn all_of(input: &mut Input<'_>) -> Parsed<Node> {
 fn condition(input: &mut Input<'_>) -> Parsed<Node> {
     // Counted, not nested: a row of them costs no depth.
     let nots: usize = repeat(0.., word("not")).parse_next(input)?;
-    let node = match is_next(input, "(")? {
-        true => parenthesised(input)?,
-        false => term(input).map(Node::Term)?,
-    };
+    let node = if is_next(input, "(")? { parenthesised(input)? } else { Node::Term(term(input)?) };
     Ok(if nots % 2 == 1 { Node::Not(Box::new(node)) } else { node })
 }
 
