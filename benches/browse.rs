@@ -5,9 +5,10 @@ mod support;
 
 use criterion::Criterion;
 use rendezvous::clock::Clock;
+use rendezvous::domain::Filter;
 use rendezvous::store::lane::Lane;
 use rendezvous::store::{BrowseQuery, Store};
-use support::browsing::{Queries, touch};
+use support::browsing::{HALF, NONE, Queries, filter, touch};
 use support::report::{Bar, Better, Report};
 use support::{BenchClock, Measured, Random, SCOPES, TENANT, Writer};
 
@@ -37,9 +38,18 @@ fn criterion_benches(criterion: &mut Criterion) {
                 queries.with(&mut random, |query| reader.browse(query, |page| page.write_rows(&mut out)))
             });
         });
+        let filter = filter(HALF);
+        group.bench_function("lane, every second row matches", |b| {
+            b.iter(|| queries.with(&mut random, |query| reader.browse(&filtered(query, &filter), touch)));
+        });
         group.bench_function("reading the clock", |b| b.iter(|| clock.mono()));
         group.finish();
     });
+}
+
+/// From the beginning of its scope, so that each page finds what it wants, or looks at all of it.
+fn filtered<'a>(query: &BrowseQuery<'a>, filter: &'a Filter) -> BrowseQuery<'a> {
+    BrowseQuery { after: None, filter: Some(filter), ..*query }
 }
 
 /// Renewals a second beside the browses, where the bar does not ask for more.
@@ -103,11 +113,41 @@ fn lane_runs(queries: &Queries) -> (Runs, Measured) {
     (runs, by_argument)
 }
 
+/// Medians with a filter and nothing beside: a page of 50 of which every second row matches, and one row of a page that
+/// examines a whole scope for nothing.
+struct FilteredRuns {
+    page_ns: f64,
+    row_ns: f64,
+}
+
+fn filtered_runs(queries: &Queries, store: &impl Store) -> FilteredRuns {
+    let (half, none) = (filter(HALF), filter(NONE));
+    let run = |filter: &Filter, wanted: usize| {
+        let mut random = Random::new(3);
+        let measured = support::measure(2_000, 1, |_| {
+            let page = queries.with(&mut random, |query| {
+                store.browse(&filtered(query, filter), |page| {
+                    touch(page);
+                    page.count
+                })
+            });
+            assert_eq!(page.expect("available"), wanted);
+        });
+        measured.p50_ns as f64
+    };
+    let examined = LISTINGS / SCOPES;
+    BenchClock::ahead(|| FilteredRuns { page_ns: run(&half, 50), row_ns: run(&none, 0) / examined as f64 })
+}
+
 fn table() {
     let queries = Queries::new(LISTINGS);
     let lock = lock_runs(&queries);
     let (lane, by_argument) = lane_runs(&queries);
-    report(&lock, &lane, by_argument);
+    let filtered = (
+        filtered_runs(&queries, &support::single_lock(LISTINGS).0),
+        filtered_runs(&queries, &support::lane(LISTINGS).0),
+    );
+    report(&lock, &lane, by_argument, &filtered);
 }
 
 /// The fixture is what the title says: one row in a hundred has ended for readers, and the others have not.
@@ -115,7 +155,7 @@ fn check_the_fixture(lane: &Lane<BenchClock>) {
     let rows = |scope| {
         let (protocol, mut rows, mut after) = (support::protocol(scope), 0, None);
         loop {
-            let page = BrowseQuery { tenant: TENANT, protocol: &protocol, after, limit: 50 };
+            let page = BrowseQuery { tenant: TENANT, protocol: &protocol, after, limit: 50, filter: None };
             let (count, next) = lane.browse(&page, |page| (page.count, page.next)).expect("available");
             rows += count as u64;
             match next {
@@ -128,7 +168,7 @@ fn check_the_fixture(lane: &Lane<BenchClock>) {
     assert_eq!(seen, LISTINGS - LISTINGS / support::EXPIRED_EVERY, "rows that a reader sees");
 }
 
-fn report(lock: &Runs, lane: &Runs, by_argument: Measured) {
+fn report(lock: &Runs, lane: &Runs, by_argument: Measured, filtered: &(FilteredRuns, FilteredRuns)) {
     let mut report = Report::new(
         "browse",
         format!(
@@ -150,6 +190,10 @@ fn report(lock: &Runs, lane: &Runs, by_argument: Measured) {
     report.figure("P1", "the same, lane", kept.1, "%", Bar::AtLeast(99.0));
     let kept_two = (lock.busy_two.1 * 100.0, lane.busy_two.1 * 100.0);
     report.compare("P1", "the same with two readers", kept_two, ("%", Better::Higher), Bar::None);
+    let pages = (filtered.0.page_ns, filtered.1.page_ns);
+    report.compare("", "filtered, every second row matches, p50", pages, ns, Bar::None);
+    let rows = (filtered.0.row_ns, filtered.1.row_ns);
+    report.compare("", "one row of a filtered page that finds nothing", rows, ns, Bar::None);
     let rate = ("k/s", Better::Higher);
     let total = |runs: &Runs| runs.two.iter().map(|one| one.per_second).sum::<f64>() / 1e3;
     report.compare("", "one reader", (lock.one.per_second / 1e3, lane.one.per_second / 1e3), rate, Bar::None);

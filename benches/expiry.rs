@@ -241,7 +241,13 @@ fn browse<S: Store>(store: &S, clock: &BenchClock, over: &AtomicBool) -> (Vec<u6
     while !over.load(Ordering::Relaxed) {
         let n = random.below(LISTINGS);
         let protocol = &protocols[(n % support::SCOPES) as usize];
-        let query = BrowseQuery { tenant: support::TENANT, protocol, after: Some(support::listing_id(n)), limit: 50 };
+        let query = BrowseQuery {
+            tenant: support::TENANT,
+            protocol,
+            after: Some(support::listing_id(n)),
+            limit: 50,
+            filter: None,
+        };
         let is_expiring = clock.mono() >= instant;
         let began = Instant::now();
         let count = store.browse(&query, |page| page.count).expect("a page");
@@ -261,7 +267,7 @@ fn count_dead<S: Store>(store: &S, protocol: &str) -> u64 {
     let live = (0..LISTINGS).filter(|n| n % support::SCOPES == 5 && !ENDS.contains(&(n % ENDING_EVERY))).count() as u64;
     let (mut shown, mut after) = (0, None);
     loop {
-        let query = BrowseQuery { tenant: support::TENANT, protocol, after, limit: 100 };
+        let query = BrowseQuery { tenant: support::TENANT, protocol, after, limit: 100, filter: None };
         let (count, next) = store.browse(&query, |page| (page.count, page.next)).expect("a page");
         shown += count as u64;
         match next {

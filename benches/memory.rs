@@ -135,7 +135,8 @@ fn run<S: Store>(store: &S, clock: &BenchClock, listings: u64, submit: &dyn Fn(C
     let kept = vec![Kept { n: 1, version: 1, sequence: 1 }; listings as usize];
     let run = Run { clock, submit, tick: &|| store.tick(), kept, next: 1, base: 0 };
     let readings = run.measure();
-    let page = BrowseQuery { tenant: support::TENANT, protocol: &support::protocol(7), after: None, limit: 50 };
+    let page =
+        BrowseQuery { tenant: support::TENANT, protocol: &support::protocol(7), after: None, limit: 50, filter: None };
     let row = store.browse(&page, |page| page.rows_len() as f64 / page.count.max(1) as f64).expect("a page");
     print!("{row:.0}");
     readings.iter().for_each(|bytes| print!(" {bytes:.1}"));

@@ -174,7 +174,7 @@ pub fn show(lane: &ModelLane, n: u64, protocol: &str) {
 
 /// The commit and number of rows that a browse of `protocol` sees.
 pub fn browse(reader: &mut Reader<'_, ModelClock>, protocol: &str) -> (u64, usize) {
-    let query = BrowseQuery { tenant: TenantId(0), protocol, after: None, limit: 50 };
+    let query = BrowseQuery { tenant: TenantId(0), protocol, after: None, limit: 50, filter: None };
     reader.browse(&query, |page| (page.commit, page.count)).expect("the store is available")
 }
 

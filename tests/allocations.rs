@@ -142,7 +142,7 @@ fn bar_p2_browsing_the_lane_allocates_nothing() {
         world.host(owner);
     });
     world.store.tick();
-    let query = BrowseQuery { tenant: TenantId(0), protocol: PROTOCOL, after: None, limit: 50 };
+    let query = BrowseQuery { tenant: TenantId(0), protocol: PROTOCOL, after: None, limit: 50, filter: None };
     let browse = || world.store.browse(&query, |page| page.rows_len()).expect("a page");
     // The first one makes this thread's cache.
     assert!(browse() > 0);

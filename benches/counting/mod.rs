@@ -2,12 +2,12 @@
 //! it, and then repeats: so that nothing but the repetitions differs between two runs.
 
 use crate::edges::udp::{Host, Served, answer_of};
-use crate::support::browsing::{Queries, touch};
+use crate::support::browsing::{HALF, Queries, filter, touch};
 use crate::support::{self, Random};
 use rendezvous::clock::Clock;
 use rendezvous::domain::{Command, MonoTime, WallTime};
 use rendezvous::store::lane::{Lane, LaneSettings};
-use rendezvous::store::{NoObserver, Store};
+use rendezvous::store::{BrowseQuery, NoObserver, Store};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -25,9 +25,10 @@ pub(crate) struct Path {
     pub(crate) run: fn(usize, usize),
 }
 
-pub(crate) const PATHS: [Path; 8] = [
+pub(crate) const PATHS: [Path; 9] = [
     Path { name: "browse a page of 50", repetitions: 4_000, run: browse },
     Path { name: "browse through the thread's cache", repetitions: 4_000, run: browse_cached },
+    Path { name: "browse 80 rows with a filter", repetitions: 400, run: browse_filtered },
     Path { name: "renew", repetitions: 2_000, run: renew },
     Path { name: "presence", repetitions: 2_000, run: presence },
     Path { name: "register", repetitions: 1_000, run: register },
@@ -90,6 +91,19 @@ fn browse_cached(_most: usize, repetitions: usize) {
     let (lane, queries, mut random) = (lane(0), Queries::new(LISTINGS), Random::new(1));
     for _ in 0..repetitions {
         queries.with(&mut random, |query| lane.browse(query, touch)).expect("a page");
+    }
+    std::mem::forget(lane);
+}
+
+/// A whole scope each: 80 rows, of which every second matches.
+fn browse_filtered(_most: usize, repetitions: usize) {
+    let (lane, queries, mut random, filter) = (lane(0), Queries::new(LISTINGS), Random::new(1), filter(HALF));
+    let mut reader = lane.reader();
+    for _ in 0..repetitions {
+        let page = |query: &BrowseQuery<'_>| {
+            reader.browse(&BrowseQuery { after: None, filter: Some(&filter), ..*query }, touch)
+        };
+        queries.with(&mut random, page).expect("a page");
     }
     std::mem::forget(lane);
 }

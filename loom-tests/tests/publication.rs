@@ -181,7 +181,7 @@ fn a_shortening_is_seen() {
 
 /// The rows that a reader sees whose own clock has moved on by `ms`.
 fn rows_at(reader: &mut Reader<'_, ModelClock>, ms: u64) -> usize {
-    let query = BrowseQuery { tenant: TenantId(0), protocol: A, after: None, limit: 50 };
+    let query = BrowseQuery { tenant: TenantId(0), protocol: A, after: None, limit: 50, filter: None };
     let later = MonoTime(1_000_000_000).plus_ms(ms);
     reader.browse_at(later, &query, |page| page.count).unwrap()
 }

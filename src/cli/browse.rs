@@ -21,10 +21,13 @@ const PAGE_ROWS: u32 = 100;
 /// Show the games that can be joined now
 ///
 /// Prints id, name, players, region and age of every public game of a protocol. With --watch the table is kept up to
-/// date; where the output isn't a terminal, each change is one line.
+/// date; where the output isn't a terminal, each change is one line. With --filter only those games are shown whose
+/// details match: comparisons, `in`, `has`, `and`, `or`, `not` and parentheses over name, map, mode, region, players,
+/// max_players, password_required, tags and attributes.KEY.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "Example:
   rendezvous browse --server http://127.0.0.1:8080 --tenant demo --protocol arena/3 --watch
+  rendezvous browse --protocol arena/3 --filter 'players < max_players and region in [\"eu-west\", \"eu-north\"]'
 
 Events with --json: listing, and with --watch: added, changed, removed, retrying; failed
 
@@ -35,6 +38,9 @@ pub(crate) struct Args {
     /// Your game and its version, such as `arena/3`
     #[arg(long, value_name = "PROTOCOL")]
     protocol: String,
+    /// Only games that match, such as `tags has "modded" and not password_required`
+    #[arg(long, value_name = "FILTER")]
+    filter: Option<String>,
     /// Keep the table up to date until Ctrl-C
     #[arg(long)]
     watch: bool,
@@ -47,7 +53,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> ExitCode {
     let output = Output::new(args.json);
     block_on(async move {
-        let query = BrowseQuery { protocol: args.protocol.clone(), limit: Some(PAGE_ROWS), ..BrowseQuery::default() };
+        let query = BrowseQuery {
+            protocol: args.protocol.clone(),
+            limit: Some(PAGE_ROWS),
+            filter: args.filter.clone(),
+            ..BrowseQuery::default()
+        };
         let result = match args.server.directory() {
             Ok(directory) if args.watch => watch(Walk::new(directory, query), output).await,
             Ok(directory) => once(Walk::new(directory, query), output).await,

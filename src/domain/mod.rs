@@ -6,6 +6,7 @@ pub mod command;
 pub mod details;
 pub mod endpoint;
 pub mod event;
+pub mod filter;
 pub mod id;
 pub mod limits;
 pub mod outcome;
@@ -17,6 +18,7 @@ pub use command::*;
 pub use details::{AttributeValue, Details};
 pub use endpoint::{Candidates, Endpoint, Family, Role, Source};
 pub use event::Event;
+pub use filter::Filter;
 pub use id::{
     AttemptId, Fingerprint, IdempotencyKey, InstanceId, ListingId, PrincipalKey, ReplayKey, SessionRef, TenantId,
 };

@@ -2,7 +2,7 @@
 
 use super::lane::Segment;
 use super::row::row_digest;
-use crate::domain::{ListingId, TenantId};
+use crate::domain::{Filter, ListingId, TenantId};
 use bytes::Bytes;
 
 /// Most rows of one page; a larger `limit` is clamped.
@@ -23,6 +23,8 @@ pub struct BrowseQuery<'a> {
     pub after: Option<ListingId>,
     /// Most rows, 1 to [`PAGE_MAX`].
     pub limit: usize,
+    /// Only listings whose details match. A page examines no more for it, so it may be short or empty, with a cursor.
+    pub filter: Option<&'a Filter>,
 }
 
 /// One page. Rows are in listing-id order; each is one JSON object.

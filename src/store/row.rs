@@ -1,6 +1,7 @@
 //! The JSON row of a listing: a pure function of the listing, made once per change of its details.
 
 use crate::domain::details::write_json_text;
+use crate::domain::filter::{Filter, Rendered};
 use crate::domain::{Details, ListingId, Scope};
 use std::fmt::Write;
 
@@ -15,6 +16,13 @@ pub(crate) fn render_row(id: ListingId, scope: &Scope, details: &Details) -> Str
     details.write_members(&mut row);
     row.push('}');
     row
+}
+
+/// Whether the details in a row of [`render_row`] match.
+pub(crate) fn row_matches(row: &[u8], filter: &Filter) -> bool {
+    let read = std::str::from_utf8(row).ok().and_then(Rendered::read);
+    debug_assert!(read.is_some(), "a row that its own store can't read");
+    read.is_some_and(|details| filter.matches(&details))
 }
 
 /// RFC 3339 in UTC with milliseconds; times beyond the calendar's range show its end.

@@ -150,7 +150,7 @@ impl Inner {
             examined += 1;
             if let Some(listed) = self.machine.listing(*slot) {
                 let visible = listed.visibility == Visibility::Public && !listed.fresh_until.is_past(now);
-                if visible {
+                if visible && query.filter.is_none_or(|filter| filter.matches(&**listed.object)) {
                     page.push(render_row(*id, listed.scope, listed.object));
                 }
             }

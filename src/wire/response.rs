@@ -414,7 +414,7 @@ pub struct PageAnswer {
 }
 
 /// One refused field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(ToSchema))]
 pub struct FieldErrorAnswer {
     /// JSON pointer into the body; empty for the body as a whole, for a header and for a query parameter.
@@ -427,6 +427,10 @@ pub struct FieldErrorAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "server", schema(nullable = false))]
     pub header: Option<String>,
+    /// Where in a filter, in characters from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "server", schema(nullable = false, minimum = 1))]
+    pub position: Option<usize>,
     /// What is expected.
     pub detail: String,
 }

@@ -22,7 +22,7 @@ contract!(
 );
 
 fn browse<B: Backend>(world: &World<B>) -> Result<u64, Failure> {
-    let query = BrowseQuery { tenant: TENANT, protocol: PROTOCOL, after: None, limit: 10 };
+    let query = BrowseQuery { tenant: TENANT, protocol: PROTOCOL, after: None, limit: 10, filter: None };
     world.store.browse(&query, |page| page.commit)
 }
 

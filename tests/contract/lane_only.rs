@@ -387,7 +387,7 @@ fn rule_j1_a_reader_of_its_own_is_told_that_the_store_died() {
     let mut reader = world.store.reader();
     world.clock.panic_next();
     assert!(world.submit(Command::Renew(host.renew(1))).is_err());
-    let query = BrowseQuery { tenant: TENANT, protocol: PROTOCOL, after: None, limit: 1 };
+    let query = BrowseQuery { tenant: TENANT, protocol: PROTOCOL, after: None, limit: 1, filter: None };
     let dead = Some(Failure::Unavailable(Certainty::NotApplied));
     assert_eq!(reader.browse(&query, |_| ()).err(), dead);
     assert_eq!(reader.browse_at(now, &query, |_| ()).err(), dead);

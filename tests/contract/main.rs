@@ -36,6 +36,7 @@ mod boundary;
 mod capacity;
 mod clocks;
 mod expiry;
+mod filters;
 mod idempotency;
 mod introduction;
 mod lane_only;

@@ -133,7 +133,7 @@ fn the_digest_of_a_page_follows_its_rows_and_cursor<B: Backend>() {
     let hosts: Vec<Host> = (0..3).map(open).collect();
     let digest = |limit| {
         world.store.tick();
-        let query = BrowseQuery { tenant: TENANT, protocol: PROTOCOL, after: None, limit };
+        let query = BrowseQuery { tenant: TENANT, protocol: PROTOCOL, after: None, limit, filter: None };
         world.store.browse(&query, |page| page.digest()).expect("browsing works")
     };
     let (two, all) = (digest(2), digest(3));

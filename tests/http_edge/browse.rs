@@ -81,6 +81,7 @@ async fn case_b2_odd_queries_are_refused_by_name() {
         ("protocol", "/v1/tenants/demo/listings?protocol=Arena".to_owned()),
         ("min_commit", format!("{PAGE}&min_commit=9007199254740991")),
         ("min_commit", format!("{PAGE}&min_commit=1.0")),
+        ("filter", format!("{PAGE}&filter=1")),
     ];
     for (parameter, path) in refused {
         let answer = server.ask("GET", &path, &[], "").await;

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 const PAGE: &str = "/v1/tenants/demo/listings?protocol=arena%2F3";
 
 /// Head and body of one answer, as they came.
-async fn raw(server: &Server, method: &str, path: &str, lines: &str) -> (String, Vec<u8>) {
+pub(crate) async fn raw(server: &Server, method: &str, path: &str, lines: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n{lines}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();

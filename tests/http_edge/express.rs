@@ -50,6 +50,9 @@ async fn both_ways_answer_alike() {
             let page = both_ways(&mut client, &format!("{PAGE}&limit=12{cursor}"), &[]).await;
             cursor = page.json["next_cursor"].as_str().map_or(String::new(), |next| format!("&cursor={next}"));
         }
+        for filter in ["name+in+%5B%22n3%22,%22n39%22%5D", "not+name%3D%22n3%22", "players%3e3", "%22"] {
+            both_ways(&mut client, &format!("{PAGE}&limit=12&filter={filter}"), &[]).await;
+        }
         let tag = all.header("etag").unwrap().to_owned();
         for line in [tag.clone(), tag[2..].to_owned(), format!("\"x\", {tag}"), "*".to_owned()] {
             assert_eq!(both_ways(&mut client, PAGE, &[("if-none-match", &line)]).await.status, 304);

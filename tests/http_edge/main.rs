@@ -4,6 +4,7 @@ mod bounds;
 mod browse;
 mod compression;
 mod express;
+mod filter;
 mod harness;
 mod http2;
 mod life;

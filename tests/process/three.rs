@@ -93,6 +93,16 @@ fn browse_shows_what_can_be_joined_and_nothing_unlisted() {
     let mut lines = Process::start(client(&server, "browse").args(["--protocol", "arena/3", "--json"]));
     lines.assert_exit(0);
     assert_eq!(lines.event("listing")["listing_id"], shown);
+    for (filter, rows) in [(r#"region == "eu-west" and players < max_players"#, 1), ("players > 0", 0)] {
+        let mut some = Process::start(client(&server, "browse").args(["--protocol", "arena/3", "--filter", filter]));
+        some.assert_exit(0);
+        assert_eq!(some.stdout.text().matches(&shown).count(), rows, "{filter}");
+    }
+    let mut refused =
+        Process::start(client(&server, "browse").args(["--protocol", "arena/3", "--filter", "players <"]));
+    refused.assert_exit(4);
+    let text = refused.stderr.text();
+    assert!(text.contains("must have a field or a value at character 10"), "{text}");
     join(&server, &unlisted, "by invitation");
 }
 

@@ -2,7 +2,7 @@
 
 use super::build::{Host, PROTOCOL, scope};
 use super::world::{Backend, World};
-use rendezvous::domain::{Failure, ListingId, Rejection, Scope};
+use rendezvous::domain::{Failure, Filter, ListingId, Rejection, Scope};
 use rendezvous::store::BrowseQuery;
 
 /// One row of a page, as a strict JSON parser sees it.
@@ -30,7 +30,18 @@ pub(crate) struct Page {
 impl<S: Backend> World<S> {
     /// One page, parsed.
     pub(crate) fn page(&self, scope: &Scope, after: Option<ListingId>, limit: usize) -> Result<Page, Failure> {
-        let query = BrowseQuery { tenant: scope.tenant, protocol: &scope.protocol, after, limit };
+        self.page_of(scope, after, limit, None)
+    }
+
+    /// One page of the rows that match, parsed.
+    pub(crate) fn page_of(
+        &self,
+        scope: &Scope,
+        after: Option<ListingId>,
+        limit: usize,
+        filter: Option<&Filter>,
+    ) -> Result<Page, Failure> {
+        let query = BrowseQuery { tenant: scope.tenant, protocol: &scope.protocol, after, limit, filter };
         self.store.browse(&query, |view| {
             let mut bytes = vec![b'['];
             view.write_rows(&mut bytes);

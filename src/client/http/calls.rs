@@ -19,8 +19,10 @@ pub struct BrowseQuery {
     pub protocol: String,
     /// Rows of a page, 1 to 100.
     pub limit: Option<u32>,
-    /// From [`Page::next_cursor`].
+    /// From [`Page::next_cursor`], of a page with the same protocol and filter.
     pub cursor: Option<String>,
+    /// Only games that match, such as `players < max_players and tags has "modded"` ([`crate::domain::filter`]).
+    pub filter: Option<String>,
 }
 
 /// Answer of a conditional fetch.
@@ -85,8 +87,10 @@ impl Directory {
         if let Some(limit) = query.limit {
             path.push_str(&format!("&limit={limit}"));
         }
-        if let Some(cursor) = &query.cursor {
-            path.push_str(&format!("&cursor={}", encode(cursor)));
+        for (name, value) in [("filter", &query.filter), ("cursor", &query.cursor)] {
+            if let Some(value) = value {
+                path.push_str(&format!("&{name}={}", encode(value)));
+            }
         }
         let mut call = Call::get(path);
         call.headers.extend(etag.map(|etag| (header::IF_NONE_MATCH, etag)));

@@ -147,13 +147,18 @@ async fn browsing_is_conditional_and_values_are_encoded() {
         "created_at":"2026-03-01T12:00:00.000Z","name":"Friday night","players":3,"max_players":16,"later":1}],
         "next_cursor":"abc/+="}"#;
     let stub = Stub::start(vec![(200, vec![("etag", "W/\"e1\"")], page), (304, vec![], "")]).await;
-    let query = BrowseQuery { protocol: "arena/3".into(), limit: Some(100), cursor: Some("abc/+= & \u{e9}".into()) };
+    let query = BrowseQuery {
+        protocol: "arena/3".into(),
+        limit: Some(100),
+        cursor: Some("abc/+= & \u{e9}".into()),
+        filter: Some("region == \"eu\"".into()),
+    };
     let Browsed::Page(page) = stub.directory().browse(&query, None).await.unwrap() else { panic!("a page") };
     assert_eq!((page.listings[0].details.players, page.listings[0].details.name.as_str()), (3, "Friday night"));
     assert_eq!((page.next_cursor.as_deref(), page.etag.as_deref()), (Some("abc/+="), Some("W/\"e1\"")));
     assert_eq!(stub.directory().browse(&query, page.etag.as_deref()).await.unwrap(), Browsed::NotModified);
     let asked = stub.asked();
-    let encoded = "protocol=arena%2F3&limit=100&cursor=abc%2F%2B%3D%20%26%20%C3%A9";
+    let encoded = "protocol=arena%2F3&limit=100&filter=region%20%3D%3D%20%22eu%22&cursor=abc%2F%2B%3D%20%26%20%C3%A9";
     assert_eq!(asked[0].line, format!("GET /v1/tenants/demo/listings?{encoded}"));
     assert!(!asked[0].headers.contains_key("if-none-match"));
     assert_eq!(asked[1].headers["if-none-match"], "W/\"e1\"");

@@ -3,6 +3,9 @@
 //! base64url of: version (1 byte), listing id (16 bytes), tag (8 bytes). The tag is a digest over the rest and the
 //! query, so a changed cursor and one of another query look alike: malformed. It is no secret, and need not be one:
 //! a forged cursor is a listing id, and reads what anyone may read.
+//!
+//! A filter counts by its characters, as they are after percent-decoding: a client sends the same one for each page of a
+//! walk anyway, and two spellings that mean the same are then never taken for one by mistake.
 
 use crate::domain::ListingId;
 use base64::Engine;
@@ -19,6 +22,8 @@ const TEXT_LEN: usize = (LEN * 8).div_ceil(6);
 pub(super) struct CursorQuery<'a> {
     pub(super) tenant: &'a str,
     pub(super) protocol: &'a str,
+    /// Never empty.
+    pub(super) filter: Option<&'a str>,
 }
 
 impl CursorQuery<'_> {
@@ -31,6 +36,8 @@ impl CursorQuery<'_> {
             hash.update([0]);
         }
         hash.update(position.0.to_be_bytes());
+        // Last and not empty: a cursor without a filter has nothing here.
+        hash.update(self.filter.unwrap_or_default());
         let digest: [u8; 32] = hash.finalize().into();
         let mut tag = [0; 8];
         tag.copy_from_slice(&digest[..8]);
@@ -61,7 +68,7 @@ impl CursorQuery<'_> {
 mod tests {
     use super::*;
 
-    const QUERY: CursorQuery<'_> = CursorQuery { tenant: "demo", protocol: "arena/3" };
+    const QUERY: CursorQuery<'_> = CursorQuery { tenant: "demo", protocol: "arena/3", filter: None };
     const POSITION: ListingId = ListingId(0x0123_4567_89AB_CDEF_0011_2233_4455_6677);
 
     #[test]
@@ -70,7 +77,16 @@ mod tests {
         assert_eq!(QUERY.decode(&text), Some(POSITION));
         assert_eq!(CursorQuery { protocol: "arena/4", ..QUERY }.decode(&text), None);
         assert_eq!(CursorQuery { tenant: "other", ..QUERY }.decode(&text), None);
-        assert_eq!(CursorQuery { tenant: "demoa", protocol: "rena/3" }.decode(&text), None);
+        assert_eq!(CursorQuery { tenant: "demoa", protocol: "rena/3", filter: None }.decode(&text), None);
+        let filtered = CursorQuery { filter: Some("players > 3"), ..QUERY };
+        assert_eq!(filtered.decode(&filtered.encode(POSITION)), Some(POSITION));
+        assert_eq!((filtered.decode(&text), QUERY.decode(&filtered.encode(POSITION))), (None, None));
+        assert_eq!(CursorQuery { filter: Some("players >3"), ..QUERY }.decode(&filtered.encode(POSITION)), None);
+    }
+
+    #[test]
+    fn a_cursor_without_a_filter_is_spelled_as_it_always_was() {
+        assert_eq!(QUERY.encode(POSITION), "AQEjRWeJq83vABEiM0RVZnfLCkGQAUbr9A");
     }
 
     #[test]

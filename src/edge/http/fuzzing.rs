@@ -48,10 +48,10 @@ impl Wire {
 
 /// The cursor of the page after `position`.
 pub fn encode_cursor(tenant: &str, protocol: &str, position: ListingId) -> String {
-    CursorQuery { tenant, protocol }.encode(position)
+    CursorQuery { tenant, protocol, filter: None }.encode(position)
 }
 
 /// The position in a cursor of this query; `None` for any other text.
 pub fn decode_cursor(tenant: &str, protocol: &str, text: &str) -> Option<ListingId> {
-    CursorQuery { tenant, protocol }.decode(text)
+    CursorQuery { tenant, protocol, filter: None }.decode(text)
 }

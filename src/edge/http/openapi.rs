@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document, made from the table of routes and the schemas of the wire shapes.
 
 use super::routes::{CallerKind, Endpoint, Header, Outcome, ROUTES, Route, Verb};
+use crate::domain::filter::CHARACTERS_MAX;
 use crate::wire::{commands, request, response};
 use bytes::Bytes;
 use std::sync::LazyLock;
@@ -153,6 +154,12 @@ fn query_parameter(name: &str) -> (bool, ObjectBuilder, &'static str) {
         "protocol" => (true, text().pattern(Some("^[a-z0-9._/-]{1,64}$")), "Only listings of this protocol."),
         "limit" => (false, integer(1), "Most rows, 50 when left out; more than 100 is 100."),
         "cursor" => (false, text().min_length(Some(1)), "`next_cursor` of the page before, of the same query."),
+        "filter" => {
+            let filter = text().min_length(Some(1)).max_length(Some(CHARACTERS_MAX));
+            let meaning = "Only listings whose details match, such as `players < max_players and tags has \"modded\"`; \
+                at most 32 terms.";
+            (false, filter, meaning)
+        }
         "min_commit" => (false, integer(0), "Waits up to 2 s until browsing is at least this new."),
         "after" => (false, integer(0), "`commit` of the answer before."),
         "wait_ms" => (false, integer(0), "How long to wait for news; more than 30000 is 30000."),

@@ -3,6 +3,7 @@
 use super::answer::Answer;
 use super::limiter::Wait;
 use super::registry::Ceiling;
+use crate::domain::filter::FilterError;
 use crate::domain::{Certainty, Failure, Invalid, MonoTime, Rejection, Replay, Resource, WallTime};
 use crate::wire::FieldError;
 use crate::wire::response::{FieldErrorAnswer, ProblemAnswer};
@@ -214,19 +215,24 @@ impl Problem {
         let place = if error.pointer.is_empty() { "the body" } else { error.pointer.as_str() };
         let detail = format!("{place} {}", error.detail);
         Self::invalid_at(
-            FieldErrorAnswer { pointer: error.pointer, parameter: None, header: None, detail: error.detail },
+            FieldErrorAnswer { pointer: error.pointer, detail: error.detail, ..FieldErrorAnswer::default() },
             detail,
         )
     }
 
     pub(super) fn invalid_parameter(name: &str, expected: &str) -> Self {
         let error = FieldErrorAnswer {
-            pointer: String::new(),
             parameter: Some(name.to_owned()),
-            header: None,
             detail: expected.to_owned(),
+            ..FieldErrorAnswer::default()
         };
         Self::invalid_at(error, format!("query parameter {name:?} {expected}"))
+    }
+
+    pub(super) fn invalid_filter(error: FilterError) -> Self {
+        let mut problem = Self::invalid_parameter("filter", &error.to_string());
+        problem.body.errors.iter_mut().for_each(|field| field.position = Some(error.position));
+        problem
     }
 
     /// Unknown parameters are not named back: a mistaken one may be a secret (case O2).
@@ -235,17 +241,15 @@ impl Problem {
             [] => "this route takes no query parameters".to_owned(),
             known => format!("this route knows the query parameters {}", known.join(", ")),
         };
-        let error =
-            FieldErrorAnswer { pointer: String::new(), parameter: None, header: None, detail: expected.clone() };
+        let error = FieldErrorAnswer { detail: expected.clone(), ..FieldErrorAnswer::default() };
         Self::invalid_at(error, format!("a query parameter is unknown: {expected}"))
     }
 
     pub(super) fn invalid_header(name: &HeaderName, expected: &str) -> Self {
         let error = FieldErrorAnswer {
-            pointer: String::new(),
-            parameter: None,
             header: Some(name.as_str().to_owned()),
             detail: expected.to_owned(),
+            ..FieldErrorAnswer::default()
         };
         Self::invalid_at(error, format!("header {name} {expected}"))
     }

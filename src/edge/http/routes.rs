@@ -230,7 +230,7 @@ static DIRECTORY: &[Route] = &[
     Route {
         caller: CallerKind::Browser,
         source_budget: Some(SourceBudget::Browsing),
-        query: &["protocol", "limit", "cursor", "min_commit"],
+        query: &["protocol", "limit", "cursor", "filter", "min_commit"],
         headers: &[Header::IfNoneMatch],
         outcomes: &[
             outcome(200, "PageAnswer", "A page in listing-id order; short pages may have a cursor."),

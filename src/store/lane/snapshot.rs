@@ -5,8 +5,9 @@
 
 use super::chunk::{Chunk, Segment};
 use super::tree::{Found, Tree};
-use crate::domain::{ListingId, MonoTime, Scope, TenantId, WallTime};
+use crate::domain::{Filter, ListingId, MonoTime, Scope, TenantId, WallTime};
 use crate::store::page::{BrowseQuery, EXAMINED_MAX, PageView, Runs};
+use crate::store::row::row_matches;
 use crate::sync::Arc;
 
 /// Slots per level of the scope table.
@@ -109,12 +110,16 @@ impl Root {
         let Some(scope) = self.scopes.rows_of(query) else { return use_page(&empty) };
         let Some(first) = scope.tree.seek(query.after) else { return use_page(&empty) };
         let limit = query.limit.max(1);
-        let few = Gathered::<SEGMENTS_FEW>::gather(&scope.tree, first, limit, now);
+        if let Some(filter) = query.filter {
+            return use_page(&Gathered::matching(&scope.tree, first, limit, now, filter).view(self.commit));
+        }
+        let take = |chunk: &Chunk, start, wanted, room| take_rows(chunk, start, wanted, room, now);
+        let few = Gathered::<SEGMENTS_FEW>::gather(&scope.tree, first, limit, take);
         if !few.is_cut_short {
             return use_page(&few.view(self.commit));
         }
         // Rows that are far apart: begun again with room for as many chunks as a page may touch.
-        let many = Gathered::<SEGMENTS_MAX>::gather(&scope.tree, first, limit, now);
+        let many = Gathered::<SEGMENTS_MAX>::gather(&scope.tree, first, limit, take);
         use_page(&many.view(self.commit))
     }
 
@@ -141,16 +146,32 @@ struct Gathered<'a, const N: usize> {
     is_cut_short: bool,
 }
 
+impl<'a> Gathered<'a, SEGMENTS_MAX> {
+    /// The rows that match. Apart from where nothing is filtered, which costs less than one row here.
+    #[inline(never)]
+    fn matching(tree: &'a Tree, first: Found<'a>, limit: usize, now: MonoTime, filter: &Filter) -> Self {
+        Self::gather(tree, first, limit, |chunk, start, wanted, room| {
+            take_matching_rows(chunk, start, wanted, room, now, filter)
+        })
+    }
+}
+
 impl<'a, const N: usize> Gathered<'a, N> {
+    /// `take` is asked for rows of each chunk: from a position on, so many, examining so many.
     #[inline]
-    fn gather(tree: &'a Tree, first: Found<'a>, limit: usize, now: MonoTime) -> Self {
+    fn gather(
+        tree: &'a Tree,
+        first: Found<'a>,
+        limit: usize,
+        take: impl Fn(&Chunk, usize, usize, usize) -> Taken,
+    ) -> Self {
         let segments = [Segment::new(first.chunk, 0); N];
         let mut page = Self { segments, used: 0, count: 0, next: None, is_cut_short: false };
         let mut examined = 0;
         let mut place = first;
         loop {
             let (chunk, start) = (place.chunk, place.position);
-            let taken = take_rows(chunk, start, limit - page.count, EXAMINED_MAX - examined, now);
+            let taken = take(chunk, start, limit - page.count, EXAMINED_MAX - examined);
             if taken.rows != 0 {
                 page.segments[page.used] = Segment::new(chunk, taken.rows);
                 page.used += 1;
@@ -202,6 +223,32 @@ fn take_rows(chunk: &Chunk, start: usize, wanted: usize, room: usize, now: MonoT
     }
     let last = last.min(end - 1);
     Taken { rows: visible & bits(start, last + 1), count: last + 1 - start - passed, last }
+}
+
+/// Like [`take_rows`], of the visible rows those that match.
+fn take_matching_rows(
+    chunk: &Chunk,
+    start: usize,
+    wanted: usize,
+    room: usize,
+    now: MonoTime,
+    filter: &Filter,
+) -> Taken {
+    let end = chunk.len().min(start + room);
+    let mut left = chunk.visible(now, start..end) & bits(start, end);
+    let (mut rows, mut count) = (0, 0);
+    while left != 0 {
+        let position = left.trailing_zeros() as usize;
+        left &= left - 1;
+        if row_matches(chunk.row(position), filter) {
+            rows |= 1 << position;
+            count += 1;
+        }
+        if count == wanted {
+            return Taken { rows, count, last: position };
+        }
+    }
+    Taken { rows, count, last: end - 1 }
 }
 
 /// The bits from `start` to before `end`, at least one.

@@ -32,7 +32,7 @@ impl World {
         let now = self.now();
         loop {
             let Some(server) = &self.server else { return };
-            let query = BrowseQuery { tenant: scope.tenant, protocol: &scope.protocol, after, limit };
+            let query = BrowseQuery { tenant: scope.tenant, protocol: &scope.protocol, after, limit, filter: None };
             let page = server.service.browse(&query, |view| {
                 let mut bytes = vec![b'['];
                 view.write_rows(&mut bytes);

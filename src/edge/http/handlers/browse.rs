@@ -1,6 +1,6 @@
 //! Browsing: pages and single rows, from the published snapshot, never through the lane.
 
-use crate::domain::{Failure, Invalid, ListingId, Rejection, Scope, TenantId};
+use crate::domain::{Failure, Filter, Invalid, ListingId, Rejection, Scope, TenantId};
 use crate::edge::http::answer::{Answer, Cache};
 use crate::edge::http::call::Call;
 use crate::edge::http::cursor::CursorQuery;
@@ -23,6 +23,8 @@ pub(in crate::edge::http) struct PageQuery<'q> {
     tenant: TenantId,
     protocol: Cow<'q, str>,
     limit: usize,
+    /// As it was given, and as it was read.
+    filter: Option<(Cow<'q, str>, Filter)>,
     after: Option<ListingId>,
     pub(in crate::edge::http) min_commit: Option<u64>,
     tenant_name: &'q str,
@@ -42,7 +44,15 @@ impl<'q> PageQuery<'q> {
             return Err(Problem::invalid_parameter("protocol", "must be 1 to 64 of a-z 0-9 . _ - /"));
         }
         let limit = query.take_limit("limit", PAGE_DEFAULT, PAGE_MAX)?;
-        let mut read = Self { tenant, protocol, limit, after: None, min_commit: None, tenant_name: &settings.name };
+        let filter = match query.take("filter") {
+            Some(text) => {
+                let filter = Filter::parse(&text).map_err(Problem::invalid_filter)?;
+                Some((text, filter))
+            }
+            None => None,
+        };
+        let tenant_name = &settings.name;
+        let mut read = Self { tenant, protocol, limit, filter, after: None, min_commit: None, tenant_name };
         if let Some(text) = query.take("cursor") {
             let refused = || Problem::invalid_parameter("cursor", "must be the next_cursor of a page of this query");
             read.after = Some(read.cursors().decode(&text).ok_or_else(refused)?);
@@ -53,11 +63,18 @@ impl<'q> PageQuery<'q> {
 
     /// The question to the snapshot.
     pub(in crate::edge::http) fn browse(&self) -> BrowseQuery<'_> {
-        BrowseQuery { tenant: self.tenant, protocol: &self.protocol, after: self.after, limit: self.limit }
+        BrowseQuery {
+            tenant: self.tenant,
+            protocol: &self.protocol,
+            after: self.after,
+            limit: self.limit,
+            filter: self.filter.as_ref().map(|(_, filter)| filter),
+        }
     }
 
     fn cursors(&self) -> CursorQuery<'_> {
-        CursorQuery { tenant: self.tenant_name, protocol: &self.protocol }
+        let filter = self.filter.as_ref().map(|(text, _)| &**text);
+        CursorQuery { tenant: self.tenant_name, protocol: &self.protocol, filter }
     }
 
     /// What stands behind the rows of `page`.
