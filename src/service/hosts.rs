@@ -40,9 +40,7 @@ impl Service {
             session: request.session,
             candidates: request.candidates,
             lease: secret_fingerprint(&self.key.lease_token(id)),
-            // A host has a listing for each session that it runs; how many those are the command plane decides, and how
-            // many listings there are in all the ceiling.
-            quota_per_owner: if request.session.is_some() { u32::MAX } else { self.policy.listings_per_owner },
+            quota_per_owner: self.policy.listings_per_owner,
             quota_per_source: self.policy.guest_listings_per_source,
         }));
         let reply = self.submit(command).await?;

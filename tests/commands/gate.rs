@@ -182,8 +182,24 @@ async fn a_listing_names_the_session_that_its_own_host_runs() {
     let player = register(&world, &backend(), &session, "a").await;
     assert_eq!((player.status, player.code()), (403, "forbidden"));
     assert_eq!(register(&world, &eu, "x", "a").await.json["errors"][0]["pointer"], "/session_id");
-    for n in 0..6 {
-        let answer = register(&world, &eu, &session, &format!("many-{n}")).await;
-        assert_eq!(answer.status, 201, "a credential has a listing for each of its sessions: {answer:?}");
+}
+
+/// Rule D3: one session fills no directory, and takes no place from the host's other sessions.
+#[tokio::test]
+async fn rule_d3_a_session_has_as_many_listings_as_an_owner() {
+    let world = World::start().await;
+    let (one, other) = (world.session("one").await, world.session("other").await);
+    world.runs(EU_KEY, "eu-1", &one).await;
+    world.runs(EU_KEY, "eu-1", &other).await;
+    let eu = format!("Bearer {EU_KEY}");
+    for session in [&one, &other] {
+        for n in 0..4 {
+            let answer = register(&world, &eu, session, &format!("{session}-{n}")).await;
+            assert_eq!(answer.status, 201, "{answer:?}");
+        }
+        let full = register(&world, &eu, session, &format!("{session}-4")).await;
+        assert_eq!((full.status, full.code()), (429, "capacity_exceeded"), "{full:?}");
+        assert_eq!(full.json["resource"], "listings_per_session");
+        assert!(full.header("retry-after").is_some());
     }
 }
