@@ -1,9 +1,16 @@
 //! Rule H6 of the directory, answered by the command plane.
 
 use crate::harness::{EU_KEY, RIVAL_KEY, Response, SESSIONS, World, backend, request};
+use rendezvous::admission::{
+    CommandSeq, CompleteCommandRequest, Completion, Epoch, HostId, HostStore, LeaseRef, RuntimeClock, SessionId,
+    Settings, Store, Tenant,
+};
+use rendezvous::clock::SystemClock;
 use rendezvous::credentials::fingerprint;
 use rendezvous::domain::{Endpoint, ListingId, Presence};
 use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
 
 const LISTINGS: &str = "/v1/tenants/demo/listings";
 
@@ -142,6 +149,46 @@ async fn a_completion_that_was_cut_off_after_it_had_refused_the_attempt_is_appli
     assert!(refused.status < 300, "the first try came so far: {refused:?}");
     assert_eq!(state(&world, &token, &attempt).await, "refused");
     assert_eq!(apply(&world, &session, command, epoch).await["state"], "applied");
+}
+
+/// Journals that the host applied a command, as a completion does before it writes the command's row.
+async fn journal_applied(path: &Path, session: &str, command: u64, epoch: u64) {
+    let clock = RuntimeClock::new(SystemClock::new(), tokio::runtime::Handle::current());
+    let store = Store::open_sqlite(path, Settings::default(), Arc::new(clock)).unwrap();
+    let (tenant, session) = (Tenant::new("demo").unwrap(), SessionId::parse(session).unwrap());
+    let lease = LeaseRef::new(tenant, session, HostId::new("eu-1").unwrap(), Epoch(epoch));
+    let request = CompleteCommandRequest { lease, seq: CommandSeq(command), completion: Completion::Applied };
+    store.journal_finish(request).await.unwrap();
+}
+
+/// The process may die between the journal's last word and the command's row. The journal is how it ended, whatever has
+/// become of the attempt by the time at which the host completes again: over, or forgotten with the process.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_journal_has_as_applied_is_applied_though_the_attempt_is_over() {
+    for is_restarted in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("commands.sqlite");
+        let admission = format!("store = \"sqlite\"\npath = {path:?}");
+        let mut world = World::with(&admission).await;
+        let (session, epoch, listing) = gated(&world).await;
+        let (token, attempt) = joins(&world, &listing).await;
+        let command = decide(&world, &session, &attempt, true).await;
+        world.begins(&session, command, "eu-1", epoch).await;
+        journal_applied(&path, &session, command, epoch).await;
+        if is_restarted {
+            world.into_server().shutdown().await;
+            world = World::with(&admission).await;
+        } else {
+            let own = format!("/v1/tenants/demo/attempts/{attempt}");
+            assert_eq!(world.ask("DELETE", &own, &[("authorization", &token)], "").await.status, 204);
+            assert_eq!(state(&world, &token, &attempt).await, "closed");
+        }
+        let done = json!({"host": "eu-1", "epoch": epoch, "result": "applied"});
+        let first = world.step(&session, command, "complete", done.clone()).await;
+        assert_eq!((first.status, &first.json["state"]), (200, &json!("applied")), "{is_restarted} {first:?}");
+        let again = world.step(&session, command, "complete", done).await;
+        assert_eq!((again.status, &again.json), (200, &first.json), "{is_restarted}");
+    }
 }
 
 /// Only what the lease holder has begun reaches the directory.
