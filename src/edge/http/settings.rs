@@ -29,7 +29,7 @@ pub struct HttpSettings {
     pub proxy_protocol: bool,
     /// TLS; without it HTTP is spoken in the open.
     pub tls: Option<TlsSettings>,
-    /// Takes operators' keys also where somebody on the way could read them.
+    /// Takes keys of operators and hosts also where somebody on the way could read them.
     pub plain_keys: bool,
     /// Origins whose pages may read the GETs.
     pub cors: Cors,

@@ -128,12 +128,14 @@ impl Edge {
 
     /// A host, on a route without a tenant.
     fn host(&self, call: &Call<'_>) -> Result<&HostCredential, Problem> {
+        self.refuse_unseen_plain_key(call)?;
         self.as_host(self.auth.identify(call.headers(), None, call.now)?)
     }
 
     /// A host that may serve the tenant in the path.
     fn host_in_tenant(&self, commands: &Commands, call: &Call<'_>) -> Result<(Tenant, &HostCredential), Problem> {
         let (id, _) = self.tenant(call)?;
+        self.refuse_unseen_plain_key(call)?;
         let credential = self.as_host(self.identity_in(call, id)?)?;
         Ok((tenant(commands, id)?, credential))
     }
