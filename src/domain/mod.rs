@@ -12,6 +12,7 @@ pub mod outcome;
 pub mod query;
 pub mod text;
 pub mod time;
+mod wait;
 
 pub use command::*;
 pub use details::{AttributeValue, Details};
@@ -24,3 +25,4 @@ pub use limits::Limits;
 pub use outcome::*;
 pub use query::*;
 pub use time::{At, MonoTime, Ttl, TtlBounds, WallTime};
+pub use wait::Wait;

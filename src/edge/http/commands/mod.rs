@@ -15,6 +15,7 @@ use super::edge::Edge;
 use super::headers::wait_ms;
 use super::problem::Problem;
 use super::query::Query;
+use super::registry::MayWait;
 use super::routes::Endpoint;
 use super::settings::CommandSettings;
 use crate::admission::{CommandSeq, Principal, SessionId, Tenant};
@@ -182,13 +183,13 @@ impl Poll {
         Ok(Self { wait_ms, preferred })
     }
 
-    fn wait(&self) -> Duration {
-        Duration::from_millis(self.wait_ms)
+    fn wait<'c>(&self, call: &Call<'c>) -> MayWait<'c> {
+        call.link.admission.may_wait(Duration::from_millis(self.wait_ms))
     }
 
-    /// Waits for `asked`, counted as a long poll meanwhile.
-    async fn counted<T>(&self, edge: &Edge, call: &Call<'_>, asked: impl Future<Output = T>) -> T {
-        let _waiting = (self.wait_ms > 0).then(|| (edge.metrics.long_poll(), call.link.admission.long_poll()));
+    /// Waits for `asked`, a request that may wait meanwhile.
+    async fn counted<T>(&self, edge: &Edge, asked: impl Future<Output = T>) -> T {
+        let _may_wait = (self.wait_ms > 0).then(|| edge.metrics.long_poll());
         asked.await
     }
 
