@@ -6,7 +6,7 @@ use super::auth::{AuthError, Identity, Now};
 use super::body::{BodyLimits, read_json};
 use super::connection::Connection;
 use super::edge::Edge;
-use super::limiter::Wait;
+use super::limiter::{HostBudget, PrincipalBudget, Wait};
 use super::problem::Problem;
 use super::query::Query;
 use super::registry::Admission;
@@ -152,7 +152,14 @@ impl Edge {
             }
         };
         let principal = self.service.principal(tenant, name);
-        self.charge(call, principal)?;
+        match (host, call.routed.route.principal_budget) {
+            // A credential speaks for as many sessions as its hosts run.
+            (Some(position), Some(PrincipalBudget::KeepAlives)) => {
+                self.charge_host(call, position, HostBudget::KeepAlives)?;
+            }
+            (Some(position), Some(PrincipalBudget::Reads)) => self.charge_host(call, position, HostBudget::Calls)?,
+            _ => self.charge(call, principal)?,
+        }
         let guest_source = guest.then(|| Source::of(call.client));
         Ok(PrincipalCall { tenant, caller: Caller { principal, guest_source }, host })
     }
@@ -161,6 +168,13 @@ impl Edge {
     pub(super) fn charge(&self, call: &Call<'_>, principal: Principal) -> Result<(), Problem> {
         let (Some(limiter), Some(budget)) = (&self.limiter, call.routed.route.principal_budget) else { return Ok(()) };
         let charged = limiter.take_principal(budget, principal.key, call.now.mono);
+        charged.map_err(|wait| self.rate_limited(call, wait))
+    }
+
+    /// Charges the host credential at this position.
+    pub(super) fn charge_host(&self, call: &Call<'_>, position: usize, budget: HostBudget) -> Result<(), Problem> {
+        let Some(limiter) = &self.limiter else { return Ok(()) };
+        let charged = limiter.take_host(budget, position, call.now.mono);
         charged.map_err(|wait| self.rate_limited(call, wait))
     }
 

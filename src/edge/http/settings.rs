@@ -197,12 +197,17 @@ pub struct Rates {
     pub browsing: Rate,
     /// Registrations and attempts, by principal.
     pub principal_creations: Rate,
-    /// Renewals, deletions, closes, gate answers and reports, by principal; there is none by source (rule D4).
+    /// Renewals, deletions, closes, gate answers and reports, by principal; there is none by source (rule D4). Looks at one's
+    /// own listings and attempts have as much, in a bucket of their own.
     pub principal_keep_alives: Rate,
-    /// Creates, commands and payloads of the command plane, by principal: a back end speaks for many players.
+    /// Creates, commands and payloads of the command plane, by principal: a back end speaks for many players. Looks at
+    /// sessions, commands and gates have as much, in a bucket of their own.
     pub principal_commands: Rate,
 }
 
+    /// What hosts of the command plane ask for, by credential, which may be that of many machines. Heartbeats, leases
+    /// and completions have as much, in a bucket of their own.
+    pub host_calls: Rate,
 impl Default for Rates {
     fn default() -> Self {
         let rate = |per_second, burst| Rate { per_second, burst };
@@ -215,4 +220,6 @@ impl Default for Rates {
             principal_commands: rate(1_000, 4_000),
         }
     }
+            // A command takes a look for work, a claim and a begin: for as many as one back end may send, and some.
+            host_calls: rate(5_000, 20_000),
 }

@@ -16,7 +16,7 @@ use super::headers::wait_ms;
 use super::problem::Problem;
 use super::query::Query;
 use super::registry::MayWait;
-use super::routes::Endpoint;
+use super::routes::{CallerKind, Endpoint};
 use super::settings::CommandSettings;
 use crate::admission::{CommandSeq, Principal, SessionId, Tenant};
 use crate::domain::{SessionRef, TenantId};
@@ -127,23 +127,29 @@ impl Edge {
         Ok((tenant, principal))
     }
 
-    /// A host, on a route without a tenant.
+    /// A host, on a route without a tenant, its budget charged.
     fn host(&self, call: &Call<'_>) -> Result<&HostCredential, Problem> {
         self.refuse_unseen_plain_key(call)?;
-        self.as_host(self.auth.identify(call.headers(), None, call.now)?)
+        self.as_host(call, self.auth.identify(call.headers(), None, call.now)?)
     }
 
-    /// A host that may serve the tenant in the path.
+    /// A host that may serve the tenant in the path, its budget charged.
     fn host_in_tenant(&self, commands: &Commands, call: &Call<'_>) -> Result<(Tenant, &HostCredential), Problem> {
         let (id, _) = self.tenant(call)?;
         self.refuse_unseen_plain_key(call)?;
-        let credential = self.as_host(self.identity_in(call, id)?)?;
+        let credential = self.as_host(call, self.identity_in(call, id)?)?;
         Ok((tenant(commands, id)?, credential))
     }
 
-    fn as_host(&self, identity: Identity) -> Result<&HostCredential, Problem> {
+    fn as_host(&self, call: &Call<'_>, identity: Identity) -> Result<&HostCredential, Problem> {
+        debug_assert_eq!(call.routed.route.caller, CallerKind::Host);
         match identity {
-            Identity::Host(position) => self.auth.host(position).ok_or_else(Problem::internal),
+            Identity::Host(position) => {
+                if let Some(budget) = call.routed.route.host_budget {
+                    self.charge_host(call, position, budget)?;
+                }
+                self.auth.host(position).ok_or_else(Problem::internal)
+            }
             Identity::Principal { .. } | Identity::Operator => Err(Problem::forbidden("this route is for hosts")),
         }
     }
