@@ -82,6 +82,8 @@ pub struct CommandSettings {
     pub payload_bytes: usize,
     /// Uploads at a time.
     pub uploads: usize,
+    /// Downloads at a time.
+    pub downloads: usize,
 }
 
 /// Renders the Prometheus text of the whole process.
@@ -203,11 +205,11 @@ pub struct Rates {
     /// Creates, commands and payloads of the command plane, by principal: a back end speaks for many players. Looks at
     /// sessions, commands and gates have as much, in a bucket of their own.
     pub principal_commands: Rate,
-}
-
     /// What hosts of the command plane ask for, by credential, which may be that of many machines. Heartbeats, leases
     /// and completions have as much, in a bucket of their own.
     pub host_calls: Rate,
+}
+
 impl Default for Rates {
     fn default() -> Self {
         let rate = |per_second, burst| Rate { per_second, burst };
@@ -218,8 +220,8 @@ impl Default for Rates {
             principal_creations: rate(20, 100),
             principal_keep_alives: rate(50, 200),
             principal_commands: rate(1_000, 4_000),
-        }
-    }
             // A command takes a look for work, a claim and a begin: for as many as one back end may send, and some.
             host_calls: rate(5_000, 20_000),
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod convert;
 mod hosts;
 mod operator;
 mod payloads;
+mod places;
 mod problem;
 mod tenants;
 
@@ -18,11 +19,13 @@ use super::query::Query;
 use super::registry::MayWait;
 use super::routes::{CallerKind, Endpoint};
 use super::settings::CommandSettings;
-use crate::admission::{CommandSeq, Principal, SessionId, Tenant};
+use crate::admission::{CommandSeq, Principal, PrincipalName, SessionId, Tenant};
 use crate::domain::{SessionRef, TenantId};
 use crate::service::commands::CommandPlane;
 use crate::service::view::Availability;
 use hyper::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use payloads::Uploader;
+use places::Places;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,14 +38,16 @@ pub(super) struct Commands {
     scope: Option<String>,
     guests: bool,
     payload_bytes: usize,
-    uploads: payloads::Uploads,
+    uploads: Arc<Places<Uploader>>,
+    /// By credential.
+    downloads: Arc<Places<PrincipalName>>,
 }
 
 impl Commands {
     /// The credentials have gone to the authenticator.
     pub(super) fn new(settings: CommandSettings) -> Self {
-        let CommandSettings { plane, hosts: _, scope, guests, payload_bytes, uploads } = settings;
-        Self { plane, scope, guests, payload_bytes, uploads: payloads::Uploads::new(uploads) }
+        let CommandSettings { plane, hosts: _, scope, guests, payload_bytes, uploads, downloads } = settings;
+        Self { plane, scope, guests, payload_bytes, uploads: Places::new(uploads), downloads: Places::new(downloads) }
     }
 }
 
