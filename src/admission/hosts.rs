@@ -10,6 +10,7 @@ use super::model::{
 use super::store::Notice;
 use super::traits::{Clock, HostAuthorizer, HostStore, TargetResolver};
 use super::waits::Waits;
+use crate::domain::Wait;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,7 +136,7 @@ impl HostService {
     }
 
     /// What there is to do; waits up to `wait` until there is something.
-    pub async fn work(&self, principal: &Principal, host: &HostId, wait: Duration) -> Result<Vec<Work>, Error> {
+    pub async fn work(&self, principal: &Principal, host: &HostId, wait: impl Wait) -> Result<Vec<Work>, Error> {
         let find = async {
             self.own(principal, host).await?;
             let ask = || async {

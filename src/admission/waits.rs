@@ -3,6 +3,7 @@
 use super::model::{Error, ErrorCode};
 use super::store::Notice;
 use super::traits::Clock;
+use crate::domain::Wait;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -101,19 +102,21 @@ impl Waits {
         &self,
         clock: &dyn Clock,
         notice: Notice,
-        wait: Duration,
+        wait: impl Wait,
         mut ask: impl FnMut() -> F,
     ) -> Result<T, Error>
     where
         F: Future<Output = Result<(T, bool), Error>>,
     {
         let (answer, is_news) = ask().await?;
-        if is_news || wait.is_zero() {
+        let mut left = wait.limit().min(WAIT_MAX);
+        if is_news || left.is_zero() {
             return Ok(answer);
         }
         let mut released = self.released.subscribe();
         let place = self.enter(notice)?;
-        let mut left = wait.min(WAIT_MAX);
+        // Declared after the place, so dropped before it.
+        let _held = wait.placed();
         loop {
             let (answer, is_news) = ask().await?;
             if is_news || left.is_zero() || *released.borrow_and_update() {
@@ -182,6 +185,59 @@ impl Drop for Timer {
 mod tests {
     use super::*;
     use crate::admission::{CommandSeq, HostId, SessionId, Tenant};
+
+    struct Probe<'w>(&'w Waits, &'w Mutex<Vec<usize>>);
+    struct Held<'w>(Probe<'w>);
+
+    impl<'w> Wait for Probe<'w> {
+        type Held = Held<'w>;
+
+        fn limit(&self) -> Duration {
+            WAIT_MAX
+        }
+
+        fn placed(self) -> Held<'w> {
+            Held(self)
+        }
+    }
+
+    impl Drop for Held<'_> {
+        fn drop(&mut self) {
+            self.0.1.lock().unwrap().push(self.0.0.waiting());
+        }
+    }
+
+    /// A clock whose timers never ring.
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> std::time::SystemTime {
+            std::time::SystemTime::UNIX_EPOCH
+        }
+
+        fn after(&self, _: Duration, run: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() -> bool + Send> {
+            // Kept, for a call that is dropped counts as made.
+            Box::new(move || {
+                drop(run);
+                true
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn who_polls_holds_something_from_having_a_place_until_before_it_is_free() {
+        let (waits, seen) = (Waits::new(1), Mutex::default());
+        let notice = || Notice::Host(HostId::new("eu-1").unwrap());
+        let poll =
+            |is_news| waits.until(&Still, notice(), Probe(&waits, &seen), move || async move { Ok(((), is_news)) });
+        assert!(poll(true).await.is_ok(), "news at once");
+        let mut first = Box::pin(poll(false));
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(first.as_mut().poll(cx))).await.is_pending());
+        assert_eq!(poll(false).await.map_err(|error| error.code), Err(ErrorCode::Overloaded));
+        assert!(seen.lock().unwrap().is_empty());
+        drop(first);
+        assert_eq!((seen.lock().unwrap().as_slice(), waits.waiting()), ([1].as_slice(), 0));
+    }
 
     #[test]
     fn polls_of_commands_leave_places_to_hosts() {

@@ -111,6 +111,8 @@ pub struct AdmissionSection {
     pub payload_bytes: usize,
     /// Uploads at a time.
     pub uploads: usize,
+    /// Downloads at a time.
+    pub downloads: usize,
     /// `[[admission.profile]]`
     pub profiles: Vec<Profile>,
     /// `[[admission.host]]`
@@ -136,6 +138,7 @@ impl Default for AdmissionSection {
             sweep_claim_ttl: Duration::from_secs(10),
             payload_bytes: crate::admission::PAYLOAD_MAX,
             uploads: 16,
+            downloads: 32,
             profiles: Vec::new(),
             credentials: Vec::new(),
         }

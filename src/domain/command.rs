@@ -201,7 +201,8 @@ pub struct Register {
     pub candidates: Candidates,
     /// Fingerprint of the lease token.
     pub lease: Fingerprint,
-    /// Most listings of one owner.
+    /// Most listings of one owner; where the listing is for a session, of that session instead, for its host has as many
+    /// for each of the sessions that it runs.
     pub quota_per_owner: u32,
     /// Most listings of one guest source.
     pub quota_per_source: u32,

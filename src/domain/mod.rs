@@ -13,6 +13,7 @@ pub mod outcome;
 pub mod query;
 pub mod text;
 pub mod time;
+mod wait;
 
 pub use command::*;
 pub use details::{AttributeValue, Details};
@@ -26,3 +27,4 @@ pub use limits::Limits;
 pub use outcome::*;
 pub use query::*;
 pub use time::{At, MonoTime, Ttl, TtlBounds, WallTime};
+pub use wait::Wait;

@@ -306,6 +306,8 @@ pub enum Resource {
     Revocations,
     /// One owner's listings.
     ListingsPerOwner,
+    /// The listings of one session of the command plane.
+    ListingsPerSession,
     /// One guest source's listings.
     ListingsPerSource,
     /// One tenant's attempts.
@@ -334,6 +336,7 @@ impl Resource {
             Self::Replay => "replay",
             Self::Revocations => "revocations",
             Self::ListingsPerOwner => "listings_per_owner",
+            Self::ListingsPerSession => "listings_per_session",
             Self::ListingsPerSource => "listings_per_source",
             Self::AttemptsPerTenant => "attempts_per_tenant",
             Self::AttemptsPerListing => "attempts_per_listing",
@@ -348,6 +351,7 @@ impl Resource {
     pub fn is_quota(self) -> bool {
         match self {
             Self::ListingsPerOwner
+            | Self::ListingsPerSession
             | Self::ListingsPerSource
             | Self::AttemptsPerTenant
             | Self::AttemptsPerListing

@@ -226,6 +226,7 @@ pub(super) fn settings(config: &Config, plane: Arc<CommandPlane>) -> Result<Comm
         guests: config.dev,
         payload_bytes: section.payload_bytes,
         uploads: section.uploads,
+        downloads: section.downloads,
     })
 }
 

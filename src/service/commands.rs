@@ -11,7 +11,7 @@ use crate::admission::{
     ObjectMetadata, OperatorService, OutcomeCode, Principal, PrincipalName, RequestKey, RestoreRequest,
     ServicePrincipal, SessionId, SessionView, Sha256, Tenant, TenantPrincipal, Waits,
 };
-use crate::domain::{AttemptId, Failure, SessionRef, TenantId};
+use crate::domain::{AttemptId, Failure, SessionRef, TenantId, Wait};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,7 +151,7 @@ impl CommandPlane {
         by: &Principal,
         session: SessionId,
         seq: CommandSeq,
-        wait: Duration,
+        wait: impl Wait,
     ) -> Result<CommandView, Error> {
         self.parts.service.command(by, session, seq, wait).await
     }

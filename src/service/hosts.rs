@@ -4,14 +4,15 @@ use super::digest::{Operation, register_fingerprint};
 use super::waits::{Place, Woken};
 use super::{
     Applied, Caller, Credential, GateAnswered, GateItems, HostOffer, HostOffers, ListingGrant, RegisterRequest,
-    RenewRequest, Service, WAIT_MAX_MS, foreign, secret_fingerprint,
+    RenewRequest, Service, foreign, secret_fingerprint,
 };
 use crate::credentials::{host_username, presence_username};
 use crate::domain::{
     Answer, AttemptId, AttemptState, Command, Consume, Delete, EndReason, Failure, GATE_ITEMS_MAX, GateAnswer,
     GateAuthority, Idempotency, LeaseProof, LeaseView, ListingId, Outcome, PendingAttempt, Principal, Query, Register,
-    Registered, Rejection, Renew, Renewed, Scope, SessionRef, TenantId,
+    Registered, Rejection, Renew, Renewed, Scope, SessionRef, TenantId, Wait,
 };
+use std::time::Duration;
 
 impl Service {
     /// Registers a listing. `idempotency_key` is the caller's header, as sent without its quotes.
@@ -40,9 +41,7 @@ impl Service {
             session: request.session,
             candidates: request.candidates,
             lease: secret_fingerprint(&self.key.lease_token(id)),
-            // A host has a listing for each session that it runs; how many those are the command plane decides, and how
-            // many listings there are in all the ceiling.
-            quota_per_owner: if request.session.is_some() { u32::MAX } else { self.policy.listings_per_owner },
+            quota_per_owner: self.policy.listings_per_owner,
             quota_per_source: self.policy.guest_listings_per_source,
         }));
         let reply = self.submit(command).await?;
@@ -111,21 +110,22 @@ impl Service {
         Ok(Applied { value, commit: reply.commit, replayed: false })
     }
 
-    /// Pending attempts newer than `after`; waits up to `wait_ms` (clamped to 30,000) while there are none.
+    /// Pending attempts newer than `after`; waits while there are none, up to 30 s.
     pub async fn host_offers(
         &self,
         caller: &Caller,
         listing: ListingId,
         lease_token: &str,
         after: u64,
-        wait_ms: u64,
+        wait: impl Wait,
     ) -> Result<HostOffers, Failure> {
         let proof = self.proof(caller, listing, lease_token);
         let offers = self.pending(proof, after).await?;
-        if wait_ms == 0 || !offers.attempts.is_empty() {
+        if wait.limit().is_zero() || !offers.attempts.is_empty() {
             return Ok(offers);
         }
-        let mut place = self.waits.for_listing(listing, wait_ms.min(WAIT_MAX_MS))?;
+        let mut place = self.waits.for_listing(listing, wait.limit())?;
+        let _held = wait.placed();
         let mut is_last = false;
         loop {
             let offers = match self.pending(proof, after).await {
@@ -203,27 +203,28 @@ impl Service {
         // Nobody is introduced before the gate is open, so who was has been let in.
         let as_asked = if admit { EndReason::Done } else { EndReason::Refused };
         let caller = Caller { principal: host, guest_source: None };
-        match self.attempt(&caller, attempt, None, 0).await {
+        match self.attempt(&caller, attempt, None, Duration::ZERO).await {
             Ok(status) if status.state == AttemptState::Ended(as_asked) => Ok(GateAnswered::AsAsked),
             Ok(_) | Err(Failure::Rejected(Rejection::NotFound)) => Ok(GateAnswered::Gone),
             Err(failure) => Err(failure),
         }
     }
 
-    /// Attempts newer than `after` that wait at a session's gate; waits up to `wait_ms` (clamped to 30,000) while there are
-    /// none. Whoever asks has been authorised by the command plane.
+    /// Attempts newer than `after` that wait at a session's gate; waits while there are none, up to 30 s. Whoever asks has been
+    /// authorised by the command plane.
     pub async fn session_gate(
         &self,
         tenant: TenantId,
         session: SessionRef,
         after: u64,
-        wait_ms: u64,
+        wait: impl Wait,
     ) -> Result<GateItems, Failure> {
         let items = self.gate_items(tenant, session, after).await?;
-        if wait_ms == 0 || !items.attempts.is_empty() {
+        if wait.limit().is_zero() || !items.attempts.is_empty() {
             return Ok(items);
         }
-        let mut place = self.waits.for_gate(tenant, session, wait_ms.min(WAIT_MAX_MS))?;
+        let mut place = self.waits.for_gate(tenant, session, wait.limit())?;
+        let _held = wait.placed();
         let mut is_last = false;
         loop {
             let items = self.gate_items(tenant, session, after).await?;

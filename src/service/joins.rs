@@ -3,14 +3,14 @@
 use super::digest::{Operation, attempt_fingerprint};
 use super::waits::Woken;
 use super::{
-    Applied, AttemptGrant, AttemptRequest, AttemptStatus, Caller, Credential, Service, TurnGrant, WAIT_MAX_MS, foreign,
+    Applied, AttemptGrant, AttemptRequest, AttemptStatus, Caller, Credential, Service, TurnGrant, foreign,
     secret_fingerprint, turn,
 };
 use crate::clock::Clock;
 use crate::credentials::joiner_username;
 use crate::domain::{
     Answer, AttemptCreated, AttemptId, AttemptQuota, AttemptState, CloseAttempt, Command, CreateAttempt, Failure,
-    Family, Idempotency, Outcome, Path, Query, ReportPath, WallTime,
+    Family, Idempotency, Outcome, Path, Query, ReportPath, Wait, WallTime,
 };
 
 impl Service {
@@ -65,22 +65,23 @@ impl Service {
         }
     }
 
-    /// One side's view; with `after`, waits up to `wait_ms` until something newer than that commit happened to it.
+    /// One side's view; with `after`, waits up to 30 s until something newer than that commit happened to it.
     pub async fn attempt(
         &self,
         caller: &Caller,
         attempt: AttemptId,
         after: Option<u64>,
-        wait_ms: u64,
+        wait: impl Wait,
     ) -> Result<AttemptStatus, Failure> {
         let status = self.attempt_now(caller, attempt).await?;
-        let Some(after) = after.filter(|_| wait_ms > 0) else { return Ok(status) };
+        let Some(after) = after.filter(|_| !wait.limit().is_zero()) else { return Ok(status) };
         // Nothing happens to an attempt after its end.
         let answers = |status: &AttemptStatus| status.commit > after || matches!(status.state, AttemptState::Ended(_));
         if answers(&status) {
             return Ok(status);
         }
-        let mut place = self.waits.for_attempt(attempt, caller.principal.key, wait_ms.min(WAIT_MAX_MS))?;
+        let mut place = self.waits.for_attempt(attempt, caller.principal.key, wait.limit())?;
+        let _held = wait.placed();
         let mut is_last = false;
         loop {
             let status = self.attempt_now(caller, attempt).await?;

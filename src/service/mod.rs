@@ -39,7 +39,7 @@ use std::time::Duration;
 /// Longest time for which a browser waits for its commit to be published.
 pub const COMMIT_WAIT_MS: u64 = 2_000;
 /// Longest long poll; more is clamped.
-pub const WAIT_MAX_MS: u64 = 30_000;
+pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// What a [`Service`] is made of.
 pub struct ServiceParts {

@@ -5,7 +5,7 @@ use crate::credentials::fingerprint;
 use crate::domain::details::DetailsInput;
 use crate::domain::{
     At, AttemptId, AttemptState, Candidates, Details, EndReason, Endpoint, Family, ListingEnd, MonoTime, Path,
-    Presence, Replay, Resource, Scope, Ttl, Visibility, WallTime,
+    Presence, Replay, Resource, Scope, SessionRef, Ttl, Visibility, WallTime,
 };
 use crate::store::lane::{Lane, LaneSettings};
 use crate::store::single_lock::SingleLock;
@@ -299,6 +299,72 @@ async fn a_poll_has_a_place_under_the_ceiling_that_a_hang_up_frees() {
         assert!(service.attempt(&joiner, created.value.attempt, Some(created.commit), 0).await.is_ok());
         drop(poll);
         assert_eq!(service.waiting_polls(), 0);
+    }
+}
+
+/// What a poll's caller holds while the poll has its place.
+struct Probe<'s> {
+    service: &'s Service,
+    placed: &'s AtomicU64,
+}
+
+/// Remembers how many polls still had a place when it was let go.
+struct Held<'s>(&'s Service, &'s AtomicU64);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.1.store(100 + u64::from(self.0.waiting_polls()), Ordering::Relaxed);
+    }
+}
+
+impl<'s> crate::domain::Wait for Probe<'s> {
+    type Held = Held<'s>;
+
+    fn limit(&self) -> Duration {
+        WAIT_MAX
+    }
+
+    fn placed(self) -> Held<'s> {
+        self.placed.fetch_add(1, Ordering::Relaxed);
+        Held(self.service, self.placed)
+    }
+}
+
+#[tokio::test]
+async fn who_polls_holds_something_from_having_a_place_until_before_it_is_free() {
+    for lane in [true, false] {
+        let (service, placed) = (service(lane, 1), AtomicU64::new(0));
+        let probe = || Probe { service: &service, placed: &placed };
+        let grant = hosted(&service, false).await;
+        let (host, token) = (caller(&service, "host"), grant.lease_token.expose());
+        let joiner = caller(&service, "joiner");
+        let created = service.create_attempt(&joiner, "k", joining(grant.listing)).await.unwrap();
+        let (attempt, commit) = (created.value.attempt, created.commit);
+        let stranger = caller(&service, "stranger");
+        assert!(service.host_offers(&stranger, grant.listing, token, 0, probe()).await.is_err());
+        assert!(service.host_offers(&host, grant.listing, token, 0, probe()).await.is_ok(), "news at once");
+        let mut poll = Box::pin(service.host_offers(&host, grant.listing, token, commit, LONG_MS));
+        expect_waiting(&mut poll).await;
+        let full = Rejection::CapacityExceeded(Resource::LongPolls);
+        assert_eq!(rejected(service.attempt(&joiner, attempt, Some(commit), probe()).await), full);
+        assert_eq!(placed.load(Ordering::Relaxed), 0, "none of them waits");
+        drop(poll);
+        let mut by_host = Box::pin(service.host_offers(&host, grant.listing, token, commit, probe()));
+        expect_waiting(&mut by_host).await;
+        assert_eq!(placed.load(Ordering::Relaxed), 1);
+        drop(by_host);
+        assert_eq!((placed.load(Ordering::Relaxed), service.waiting_polls()), (101, 0), "the place is free after it");
+        let mut by_joiner = Box::pin(service.attempt(&joiner, attempt, Some(commit), probe()));
+        expect_waiting(&mut by_joiner).await;
+        service.close_attempt(&joiner, attempt).await.unwrap();
+        by_joiner.await.unwrap();
+        assert_eq!(placed.load(Ordering::Relaxed), 101);
+        placed.store(0, Ordering::Relaxed);
+        let mut at_gate = Box::pin(service.session_gate(TENANT, SessionRef(1), 0, probe()));
+        expect_waiting(&mut at_gate).await;
+        assert_eq!(placed.load(Ordering::Relaxed), 1);
+        drop(at_gate);
+        assert_eq!(placed.load(Ordering::Relaxed), 101);
     }
 }
 

@@ -4,6 +4,7 @@
 //! still nothing: an event of a transition that the second question did not see finds the poll already registered.
 //! The registry decides nothing (rule A3): a woken poll asks the store once more.
 
+use super::WAIT_MAX;
 use crate::domain::{
     AttemptId, Event, Failure, ListingEnd, ListingId, PrincipalKey, Rejection, Resource, SessionRef, TenantId,
 };
@@ -129,8 +130,8 @@ impl Waits {
     }
 
     /// A place to wait for the listing; a poll that already waits for it is let go.
-    pub(super) fn for_listing(&self, listing: ListingId, wait_ms: u64) -> Result<Place<'_>, Failure> {
-        let place = self.place(Subject::Listing(listing), wait_ms)?;
+    pub(super) fn for_listing(&self, listing: ListingId, wait: Duration) -> Result<Place<'_>, Failure> {
+        let place = self.place(Subject::Listing(listing), wait)?;
         if let Some(older) = self.listings.insert(listing, Arc::clone(&place.slot)) {
             older.replace();
         }
@@ -142,9 +143,9 @@ impl Waits {
         &self,
         attempt: AttemptId,
         caller: PrincipalKey,
-        wait_ms: u64,
+        wait: Duration,
     ) -> Result<Place<'_>, Failure> {
-        let place = self.place(Subject::Attempt(attempt), wait_ms)?;
+        let place = self.place(Subject::Attempt(attempt), wait)?;
         let mut sides = self.attempts.entry(attempt).or_default();
         let own = sides.iter().position(|side| side.as_ref().is_some_and(|(who, _)| *who == caller));
         // The store has told this caller about the attempt, so it is one of two: without a place of its own, one is free.
@@ -157,8 +158,8 @@ impl Waits {
     }
 
     /// A place to wait at a session's gate. With all of its places taken none is let go for it: who was would come again.
-    pub(super) fn for_gate(&self, tenant: TenantId, session: SessionRef, wait_ms: u64) -> Result<Place<'_>, Failure> {
-        let place = self.place(Subject::Gate((tenant, session)), wait_ms)?;
+    pub(super) fn for_gate(&self, tenant: TenantId, session: SessionRef, wait: Duration) -> Result<Place<'_>, Failure> {
+        let place = self.place(Subject::Gate((tenant, session)), wait)?;
         let mut slots = self.gates.entry((tenant, session)).or_default();
         if slots.len() >= PER_GATE {
             // Leaving takes the same lock.
@@ -170,12 +171,12 @@ impl Waits {
         Ok(place)
     }
 
-    fn place(&self, subject: Subject, wait_ms: u64) -> Result<Place<'_>, Failure> {
+    fn place(&self, subject: Subject, wait: Duration) -> Result<Place<'_>, Failure> {
         let more = |waiting| (waiting < self.ceiling).then_some(waiting + 1);
         self.count(subject)
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .map_err(|_| Rejection::CapacityExceeded(Resource::LongPolls))?;
-        let until = Instant::now() + Duration::from_millis(wait_ms);
+        let until = Instant::now() + wait.min(WAIT_MAX);
         Ok(Place { waits: self, subject, slot: Arc::default(), phase: self.phase.subscribe(), until })
     }
 
@@ -292,7 +293,7 @@ mod tests {
 
     const LISTING: ListingId = ListingId(1);
     const ATTEMPT: AttemptId = AttemptId(2);
-    const LONG_MS: u64 = 30_000;
+    const LONG: Duration = WAIT_MAX;
 
     fn ended(listing: ListingId) -> Event {
         Event::ListingEnded { listing, reason: ListingEnd::Deleted }
@@ -305,11 +306,11 @@ mod tests {
     #[tokio::test]
     async fn an_event_between_entering_and_waiting_is_not_lost() {
         let waits = Waits::new(8);
-        let mut attempt = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG_MS).unwrap();
+        let mut attempt = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG).unwrap();
         waits.observe(&changed(AttemptId(9)));
         waits.observe(&changed(ATTEMPT));
         assert_eq!(attempt.woken().await, Woken::News);
-        let mut listing = waits.for_listing(LISTING, LONG_MS).unwrap();
+        let mut listing = waits.for_listing(LISTING, LONG).unwrap();
         waits.observe(&ended(LISTING));
         assert_eq!(listing.woken().await, Woken::Ended(ListingEnd::Deleted));
     }
@@ -317,15 +318,15 @@ mod tests {
     #[tokio::test]
     async fn a_newer_poll_of_the_same_caller_replaces_the_older() {
         let waits = Waits::new(8);
-        let mut host = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG_MS).unwrap();
-        let mut joiner = waits.for_attempt(ATTEMPT, PrincipalKey(2), LONG_MS).unwrap();
-        let mut newer = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG_MS).unwrap();
+        let mut host = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG).unwrap();
+        let mut joiner = waits.for_attempt(ATTEMPT, PrincipalKey(2), LONG).unwrap();
+        let mut newer = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG).unwrap();
         assert_eq!(host.woken().await, Woken::Last);
         drop(host);
         waits.observe(&changed(ATTEMPT));
         assert_eq!((joiner.woken().await, newer.woken().await), (Woken::News, Woken::News));
-        let mut old = waits.for_listing(LISTING, LONG_MS).unwrap();
-        let mut new = waits.for_listing(LISTING, LONG_MS).unwrap();
+        let mut old = waits.for_listing(LISTING, LONG).unwrap();
+        let mut new = waits.for_listing(LISTING, LONG).unwrap();
         assert_eq!(old.woken().await, Woken::Last);
         drop(old);
         waits.observe(&ended(LISTING));
@@ -335,36 +336,36 @@ mod tests {
     #[tokio::test]
     async fn the_ceiling_is_typed_and_a_dropped_poll_frees_its_place() {
         let waits = Waits::new(2);
-        let first = waits.for_listing(LISTING, LONG_MS).unwrap();
-        let second = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG_MS).unwrap();
+        let first = waits.for_listing(LISTING, LONG).unwrap();
+        let second = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG).unwrap();
         let full = Failure::Rejected(Rejection::CapacityExceeded(Resource::LongPolls));
-        assert_eq!(waits.for_listing(ListingId(7), LONG_MS).err(), Some(full));
+        assert_eq!(waits.for_listing(ListingId(7), LONG).err(), Some(full));
         drop((first, second));
         assert_eq!((waits.waiting(), waits.listings.len(), waits.attempts.len()), (0, 0, 0));
-        assert!(waits.for_listing(ListingId(7), LONG_MS).is_ok());
+        assert!(waits.for_listing(ListingId(7), LONG).is_ok());
     }
 
     #[tokio::test]
     async fn drain_lets_go_of_who_waits_and_not_of_who_comes_later() {
         let waits = Waits::new(8);
-        let mut early = waits.for_listing(LISTING, LONG_MS).unwrap();
+        let mut early = waits.for_listing(LISTING, LONG).unwrap();
         waits.observe(&Event::DrainBegan { deadline: MonoTime(1) });
         assert_eq!(early.woken().await, Woken::Last);
-        let mut late = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG_MS).unwrap();
+        let mut late = waits.for_attempt(ATTEMPT, PrincipalKey(1), LONG).unwrap();
         waits.observe(&changed(ATTEMPT));
         assert_eq!(late.woken().await, Woken::News);
         waits.observe(&Event::Drained);
         assert_eq!(late.woken().await, Woken::Last);
-        let mut after = waits.for_listing(LISTING, LONG_MS).unwrap();
+        let mut after = waits.for_listing(LISTING, LONG).unwrap();
         assert_eq!(after.woken().await, Woken::Last);
     }
 
     #[tokio::test]
     async fn everybody_at_a_gate_hears_of_a_knock_and_nobody_at_another() {
         let (waits, session) = (Waits::new(8), SessionRef(3));
-        let mut first = waits.for_gate(TenantId(0), session, LONG_MS).unwrap();
-        let mut second = waits.for_gate(TenantId(0), session, LONG_MS).unwrap();
-        let mut elsewhere = waits.for_gate(TenantId(1), session, 5).unwrap();
+        let mut first = waits.for_gate(TenantId(0), session, LONG).unwrap();
+        let mut second = waits.for_gate(TenantId(0), session, LONG).unwrap();
+        let mut elsewhere = waits.for_gate(TenantId(1), session, Duration::from_millis(5)).unwrap();
         waits.observe(&Event::GateAsked { tenant: TenantId(0), session });
         assert_eq!((first.woken().await, second.woken().await), (Woken::News, Woken::News));
         assert_eq!(elsewhere.woken().await, Woken::Last);
@@ -375,13 +376,13 @@ mod tests {
     #[tokio::test]
     async fn polls_at_gates_take_no_place_from_hosts_and_joiners() {
         let waits = Waits::new(20);
-        let at = |session| waits.for_gate(TenantId(0), SessionRef(session), LONG_MS);
+        let at = |session| waits.for_gate(TenantId(0), SessionRef(session), LONG);
         let one: Vec<_> = (0..PER_GATE).map(|_| at(1).unwrap()).collect();
         let full = Failure::Rejected(Rejection::CapacityExceeded(Resource::LongPolls));
         assert_eq!(at(1).err(), Some(full), "one gate has so many places");
         let more: Vec<_> = (2..6).map(|session| at(session).unwrap()).collect();
         assert_eq!(at(9).err(), Some(full), "all gates have so many");
-        let hosts: Vec<_> = (0..20).map(|id| waits.for_listing(ListingId(id), LONG_MS)).collect();
+        let hosts: Vec<_> = (0..20).map(|id| waits.for_listing(ListingId(id), LONG)).collect();
         assert!(hosts.iter().all(Result::is_ok));
         assert_eq!(waits.waiting(), 40);
         drop((one, more, hosts));
@@ -392,6 +393,6 @@ mod tests {
     #[tokio::test]
     async fn time_ends_a_wait() {
         let waits = Waits::new(8);
-        assert_eq!(waits.for_listing(LISTING, 5).unwrap().woken().await, Woken::Last);
+        assert_eq!(waits.for_listing(LISTING, Duration::from_millis(5)).unwrap().woken().await, Woken::Last);
     }
 }

@@ -60,16 +60,9 @@ impl<O: ListingObject> Machine<O> {
     }
 
     fn check_listing_quotas(&mut self, command: &Register, now: MonoTime) -> Result<(), Rejection> {
-        loop {
-            let (groups, listings) = (&self.state.by_owner, &self.state.listings);
-            let member = |slot| owner(listings, slot);
-            if groups.len_of(command.owner.key, member) < command.quota_per_owner as usize {
-                break;
-            }
-            match groups.first_dead(command.owner.key, now, member) {
-                Some(due) => self.expire_listing(due.slot),
-                None => return Err(Rejection::CapacityExceeded(Limited::ListingsPerOwner)),
-            }
+        match command.session {
+            Some(session) => self.check_session_quota(command, session, now)?,
+            None => self.check_owner_quota(command, now)?,
         }
         let source = CompactSource::from(command.source);
         if source == CompactSource::None {
@@ -84,6 +77,37 @@ impl<O: ListingObject> Machine<O> {
             match groups.first_dead(source, now, member) {
                 Some(due) => self.expire_listing(due.slot),
                 None => return Err(Rejection::CapacityExceeded(Limited::ListingsPerSource)),
+            }
+        }
+    }
+
+    fn check_owner_quota(&mut self, command: &Register, now: MonoTime) -> Result<(), Rejection> {
+        loop {
+            let (groups, listings) = (&self.state.by_owner, &self.state.listings);
+            let member = |slot| owner(listings, slot);
+            if groups.len_of(command.owner.key, member) < command.quota_per_owner as usize {
+                return Ok(());
+            }
+            match groups.first_dead(command.owner.key, now, member) {
+                Some(due) => self.expire_listing(due.slot),
+                None => return Err(Rejection::CapacityExceeded(Limited::ListingsPerOwner)),
+            }
+        }
+    }
+
+    /// A session's listings are as many as the quota at most, so they are looked through.
+    fn check_session_quota(&mut self, command: &Register, session: SessionRef, now: MonoTime) -> Result<(), Rejection> {
+        let quota = command.quota_per_owner as usize;
+        loop {
+            let of_session = || self.state.listings_of_session(command.owner.tenant, session);
+            if of_session().take(quota).count() < quota {
+                return Ok(());
+            }
+            let dead_at = |slot: u32| self.state.listings[slot as usize].dead_at();
+            let dead = of_session().map(|slot| (dead_at(slot), slot)).filter(|(at, _)| at.is_past(now)).min();
+            match dead {
+                Some((_, slot)) => self.expire_listing(slot),
+                None => return Err(Rejection::CapacityExceeded(Limited::ListingsPerSession)),
             }
         }
     }

@@ -57,3 +57,4 @@ mod surface;
 mod sweeps;
 mod unreadable;
 mod versions;
+mod work;

@@ -1,9 +1,16 @@
 //! Rule H6 of the directory, answered by the command plane.
 
 use crate::harness::{EU_KEY, RIVAL_KEY, Response, SESSIONS, World, backend, request};
+use rendezvous::admission::{
+    CommandSeq, CompleteCommandRequest, Completion, Epoch, HostId, HostStore, LeaseRef, RuntimeClock, SessionId,
+    Settings, Store, Tenant,
+};
+use rendezvous::clock::SystemClock;
 use rendezvous::credentials::fingerprint;
 use rendezvous::domain::{Endpoint, ListingId, Presence};
 use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
 
 const LISTINGS: &str = "/v1/tenants/demo/listings";
 
@@ -144,6 +151,46 @@ async fn a_completion_that_was_cut_off_after_it_had_refused_the_attempt_is_appli
     assert_eq!(apply(&world, &session, command, epoch).await["state"], "applied");
 }
 
+/// Journals that the host applied a command, as a completion does before it writes the command's row.
+async fn journal_applied(path: &Path, session: &str, command: u64, epoch: u64) {
+    let clock = RuntimeClock::new(SystemClock::new(), tokio::runtime::Handle::current());
+    let store = Store::open_sqlite(path, Settings::default(), Arc::new(clock)).unwrap();
+    let (tenant, session) = (Tenant::new("demo").unwrap(), SessionId::parse(session).unwrap());
+    let lease = LeaseRef::new(tenant, session, HostId::new("eu-1").unwrap(), Epoch(epoch));
+    let request = CompleteCommandRequest { lease, seq: CommandSeq(command), completion: Completion::Applied };
+    store.journal_finish(request).await.unwrap();
+}
+
+/// The process may die between the journal's last word and the command's row. The journal is how it ended, whatever has
+/// become of the attempt by the time at which the host completes again: over, or forgotten with the process.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_journal_has_as_applied_is_applied_though_the_attempt_is_over() {
+    for is_restarted in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("commands.sqlite");
+        let admission = format!("store = \"sqlite\"\npath = {path:?}");
+        let mut world = World::with(&admission).await;
+        let (session, epoch, listing) = gated(&world).await;
+        let (token, attempt) = joins(&world, &listing).await;
+        let command = decide(&world, &session, &attempt, true).await;
+        world.begins(&session, command, "eu-1", epoch).await;
+        journal_applied(&path, &session, command, epoch).await;
+        if is_restarted {
+            world.into_server().shutdown().await;
+            world = World::with(&admission).await;
+        } else {
+            let own = format!("/v1/tenants/demo/attempts/{attempt}");
+            assert_eq!(world.ask("DELETE", &own, &[("authorization", &token)], "").await.status, 204);
+            assert_eq!(state(&world, &token, &attempt).await, "closed");
+        }
+        let done = json!({"host": "eu-1", "epoch": epoch, "result": "applied"});
+        let first = world.step(&session, command, "complete", done.clone()).await;
+        assert_eq!((first.status, &first.json["state"]), (200, &json!("applied")), "{is_restarted} {first:?}");
+        let again = world.step(&session, command, "complete", done).await;
+        assert_eq!((again.status, &again.json), (200, &first.json), "{is_restarted}");
+    }
+}
+
 /// Only what the lease holder has begun reaches the directory.
 #[tokio::test]
 async fn a_completion_without_the_lease_answers_no_gate() {
@@ -182,8 +229,24 @@ async fn a_listing_names_the_session_that_its_own_host_runs() {
     let player = register(&world, &backend(), &session, "a").await;
     assert_eq!((player.status, player.code()), (403, "forbidden"));
     assert_eq!(register(&world, &eu, "x", "a").await.json["errors"][0]["pointer"], "/session_id");
-    for n in 0..6 {
-        let answer = register(&world, &eu, &session, &format!("many-{n}")).await;
-        assert_eq!(answer.status, 201, "a credential has a listing for each of its sessions: {answer:?}");
+}
+
+/// Rule D3: one session fills no directory, and takes no place from the host's other sessions.
+#[tokio::test]
+async fn rule_d3_a_session_has_as_many_listings_as_an_owner() {
+    let world = World::start().await;
+    let (one, other) = (world.session("one").await, world.session("other").await);
+    world.runs(EU_KEY, "eu-1", &one).await;
+    world.runs(EU_KEY, "eu-1", &other).await;
+    let eu = format!("Bearer {EU_KEY}");
+    for session in [&one, &other] {
+        for n in 0..4 {
+            let answer = register(&world, &eu, session, &format!("{session}-{n}")).await;
+            assert_eq!(answer.status, 201, "{answer:?}");
+        }
+        let full = register(&world, &eu, session, &format!("{session}-4")).await;
+        assert_eq!((full.status, full.code()), (429, "capacity_exceeded"), "{full:?}");
+        assert_eq!(full.json["resource"], "listings_per_session");
+        assert!(full.header("retry-after").is_some());
     }
 }

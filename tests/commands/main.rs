@@ -9,4 +9,5 @@ mod hosts;
 mod life;
 mod payloads;
 mod polls;
+mod rates;
 mod requests;

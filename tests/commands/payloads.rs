@@ -1,6 +1,6 @@
 //! Payloads by reference: sizes, digests, who may read them.
 
-use crate::harness::{Client, EU_KEY, Response, SESSIONS, World, backend};
+use crate::harness::{Client, EU_KEY, Response, SESSIONS, World, backend, request};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -109,6 +109,41 @@ async fn an_upload_too_many_is_refused_and_a_hang_up_frees_its_place() {
     assert!(refused.header("retry-after").is_some());
     drop(slow);
     while put(&mut world.client().await, &path, None, b"whole").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Memory for what hosts fetch is bounded by places as well: one is taken until the last byte is out.
+#[tokio::test]
+async fn a_download_too_many_is_refused_and_a_hang_up_frees_its_place() {
+    let world = World::with("store = \"memory\"\ndownloads = 1").await;
+    let session = world.session("k").await;
+    // More than the kernel takes for a client that reads nothing.
+    let content = vec![b'x'; 8 << 20];
+    let path = format!("{SESSIONS}/{session}/payloads/{}", digest(&content));
+    assert_eq!(put(&mut world.client().await, &path, None, &content).await.status, 200);
+    let epoch = world.runs(EU_KEY, "eu-1", &session).await;
+    let path = format!("{path}?host=eu-1&epoch={epoch}");
+    let mut slow = world.client().await;
+    slow.send(request("GET", &path, &[("authorization", &format!("Bearer {EU_KEY}"))], "").as_bytes()).await;
+    slow.stream.readable().await.unwrap();
+    let refused = world.host(EU_KEY, "GET", &path, Value::Null).await;
+    assert_eq!((refused.status, refused.code()), (503, "capacity_exceeded"), "{refused:?}");
+    assert_eq!((&refused.json["resource"], refused.header("retry-after")), (&json!("downloads"), Some("1")));
+    assert_eq!(slow.response().await.body.len(), content.len(), "who was slow gets the rest");
+    let again = loop {
+        let answer = world.host(EU_KEY, "GET", &path, Value::Null).await;
+        if answer.status == 200 {
+            break answer;
+        }
+    };
+    assert_eq!(again.body.as_bytes(), content.as_slice());
+    let mut gone = world.client().await;
+    gone.send(request("GET", &path, &[("authorization", &format!("Bearer {EU_KEY}"))], "").as_bytes()).await;
+    gone.stream.readable().await.unwrap();
+    assert_eq!(world.host(EU_KEY, "GET", &path, Value::Null).await.status, 503);
+    drop(gone);
+    while world.host(EU_KEY, "GET", &path, Value::Null).await.status != 200 {
         tokio::task::yield_now().await;
     }
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 contract!(
     rule_d3_listings_per_owner,
+    rule_d3_listings_per_session,
     rule_d3_listings_per_guest_source,
     rule_d3_attempts_per_tenant,
     rule_d3_attempts_per_listing,
@@ -48,6 +49,24 @@ fn rule_d3_listings_per_owner<B: Backend>() {
     let next = || Command::Register(Box::new(open(1)));
     let other = Command::Register(Box::new(open(2)));
     meets_its_quota(&world, Resource::ListingsPerOwner, next, other, first.delete());
+}
+
+fn rule_d3_listings_per_session<B: Backend>() {
+    let world = World::<B>::new();
+    let open =
+        |session, owner| Register { session: Some(SessionRef(session)), quota_per_owner: 3, ..world.register(owner) };
+    let command = |register| Command::Register(Box::new(register));
+    let first = world.registered(open(1, 1));
+    meets_its_quota(&world, Resource::ListingsPerSession, || command(open(1, 1)), command(open(2, 1)), first.delete());
+    let full = Rejection::CapacityExceeded(Resource::ListingsPerSession);
+    assert_eq!(
+        world.rejected(command(open(1, 2))),
+        full,
+        "whoever the owner is: the session moved, its listings stayed"
+    );
+    let scope = Scope::new(TenantId(1), PROTOCOL).expect("a legal protocol");
+    let elsewhere = register_in(scope, principal_of(TenantId(1), 1), world.number());
+    world.ok(command(Register { session: Some(SessionRef(1)), quota_per_owner: 1, ..elsewhere }));
 }
 
 fn rule_d3_listings_per_guest_source<B: Backend>() {
@@ -151,8 +170,10 @@ fn rule_c2_the_dead_of_the_caller_go_first<B: Backend>() {
         world.listing(1_000 + owner);
     });
     world.clock.advance_ms(5);
+    let of_session = || Register { session: Some(SessionRef(7)), source: None, ..open(4) };
     for _ in 0..2 {
         world.registered(Register { quota_per_source: 2, ..open(1) });
+        world.registered(of_session());
     }
     let host = world.fresh(Register { ttl: ttl(300_000), ..world.register(2) });
     let quota = AttemptQuota { per_tenant: 700, per_listing: 700, per_principal: 2, per_source: 2 };
@@ -164,6 +185,9 @@ fn rule_c2_the_dead_of_the_caller_go_first<B: Backend>() {
         world.created(join(3), &host);
     });
     world.clock.advance_ms(30_000);
+    for _ in 0..2 {
+        world.registered(of_session());
+    }
     for _ in 0..2 {
         world.registered(Register { quota_per_source: 2, ..open(1) });
     }

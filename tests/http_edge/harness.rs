@@ -12,9 +12,9 @@ use rendezvous::edge::http::{
     TenantSettings,
 };
 use rendezvous::service::{Ask, Fanout, InstanceKeys, Service, ServiceParts, SystemIds, WaitingAttempts, Waits};
-use rendezvous::store::AnyStore;
 use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::single_lock::SingleLock;
+use rendezvous::store::{AnyStore, Observer};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,12 +43,13 @@ fn tenants() -> Vec<TenantSettings> {
     vec![tenant("demo", BrowsePolicy::Public, true), tenant("closed", BrowsePolicy::Principal, false)]
 }
 
-pub(crate) fn service(lane: bool) -> Arc<Service> {
+fn service(lane: bool, listener: Option<Arc<dyn Observer>>) -> Arc<Service> {
     let config = rendezvous::config::Config::default();
     let limits = rendezvous::domain::Limits::default();
     let clock: SharedClock = Arc::new(SystemClock::new());
     let (waits, waiting_attempts) = (Waits::new(1_024), Arc::new(WaitingAttempts::default()));
-    let observer = Fanout::new(vec![waits.clone(), waiting_attempts.clone()]);
+    let own: [Arc<dyn Observer>; 2] = [waits.clone(), waiting_attempts.clone()];
+    let observer = Fanout::new(own.into_iter().chain(listener).collect());
     let store = if lane {
         AnyStore::Lane(Lane::new(limits.clone(), LaneSettings::default(), clock.clone(), observer).unwrap())
     } else {
@@ -62,7 +63,15 @@ pub(crate) fn service(lane: bool) -> Arc<Service> {
 
 impl Server {
     pub(crate) async fn start(lane: bool, change: impl FnOnce(&mut HttpSettings)) -> Self {
-        let service = service(lane);
+        Self::over(service(lane, None), change).await
+    }
+
+    /// Over the lane, with somebody who hears what happens inside of it.
+    pub(crate) async fn heard_by(listener: Arc<dyn Observer>, change: impl FnOnce(&mut HttpSettings)) -> Self {
+        Self::over(service(true, Some(listener)), change).await
+    }
+
+    async fn over(service: Arc<Service>, change: impl FnOnce(&mut HttpSettings)) -> Self {
         let guest_key = InstanceKeys::derive(&[7; 32], service.instance()).guest_tokens;
         let mut settings = HttpSettings::new("127.0.0.1:0".parse().unwrap(), tenants(), guest_key);
         settings.operators = vec![KeyFingerprint::of(&Secret::new(OPERATOR))];

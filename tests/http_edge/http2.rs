@@ -255,7 +255,8 @@ async fn case_h7_floods_end_their_own_connection_and_no_other() {
 
 #[tokio::test]
 async fn case_h7_a_client_that_cancels_all_the_time_has_to_come_again() {
-    let (server, _, trusted) = server(|_| {}).await;
+    // Without a budget, which would refuse most of them.
+    let (server, _, trusted) = server(|settings| settings.rates = None).await;
     let client = Client::to(&server, &trusted).await;
     let host = jwt("demo", "host");
     let headers = [("authorization", host.as_str()), ("idempotency-key", "k"), ("content-type", "application/json")];

@@ -9,5 +9,6 @@ mod harness;
 mod http2;
 mod life;
 mod order;
+mod polls;
 mod proxies;
 mod tls;

@@ -147,35 +147,66 @@ until grep -q ^ready "$2"; do kill -0 $server || exit 9; sleep 0.02; done
 for address in 203.0.113.1 127.0.0.1; do
   for key in "$3" wrong ""; do
     curl --silent --noproxy '*' --output /dev/null --write-out '%{http_code} ' ${key:+-H "Authorization: Bearer $key"} \
-      http://$address:8080/v1/operator/status
+      http://$address:8080$4
   done
 done
-curl --silent --noproxy '*' -H "Authorization: Bearer $3" http://203.0.113.1:8080/v1/operator/status
+curl --silent --noproxy '*' -H "Authorization: Bearer $3" http://203.0.113.1:8080$4
 kill $server; wait $server
 "#;
 
-#[test]
-fn operators_keys_are_taken_over_plain_http_from_this_machine_only_unless_insecure_is_said() {
-    let (Some(unshare), Some(_), Some(_)) = (tool("unshare"), tool("ip"), tool("curl")) else { return };
+/// What a server with this configuration says to a key, to a wrong one and to none, from outside and from its own machine;
+/// then the whole answer to the key from outside. `None` where that can't be seen.
+fn told_from_outside(config: &str, key: &str, path: &str) -> Option<String> {
+    let (Some(unshare), Some(_), Some(_)) = (tool("unshare"), tool("ip"), tool("curl")) else { return None };
     let permitted = Command::new(&unshare).args(["--net", "--map-root-user", "true"]).status();
     if !permitted.is_ok_and(|status| status.success()) {
-        return not_run("unshare --net is not permitted here");
+        not_run("unshare --net is not permitted here");
+        return None;
     }
+    let (config, ready) = (file(config), file(""));
+    let mut process = Process::start(
+        Command::new(&unshare)
+            .args(["--net", "--map-root-user", "sh", "-c", FROM_OUTSIDE])
+            .arg(rendezvous().get_program())
+            .args([config.path(), ready.path()])
+            .args([key, path]),
+    );
+    process.assert_exit(0);
+    Some(process.stdout.text())
+}
+
+#[test]
+fn operators_keys_are_taken_over_plain_http_from_this_machine_only_unless_insecure_is_said() {
     for (insecure, expected) in [(false, "403 403 401 200 401 401 "), (true, "200 401 401 200 401 401 ")] {
-        let config = file(&format!(
+        let config = format!(
             "[server]\nhttp = \"0.0.0.0:8080\"\ninsecure = {insecure}\n[operator]\nkeys = [\"{OPERATOR_KEY}\"]\n"
-        ));
-        let ready = file("");
-        let mut process = Process::start(
-            Command::new(&unshare)
-                .args(["--net", "--map-root-user", "sh", "-c", FROM_OUTSIDE])
-                .arg(rendezvous().get_program())
-                .args([config.path(), ready.path()])
-                .arg(OPERATOR_KEY),
         );
-        process.assert_exit(0);
-        let said = process.stdout.text();
+        let Some(said) = told_from_outside(&config, OPERATOR_KEY, "/v1/operator/status") else { return };
         assert!(said.starts_with(expected), "{said}");
         assert_eq!(said.contains("plain_http"), !insecure, "{said}");
+    }
+}
+
+/// On a host's own routes a key is refused unseen; on those that it shares with others, once it turns out to be one.
+#[test]
+fn hosts_keys_are_taken_over_plain_http_from_this_machine_only_unless_insecure_is_said() {
+    const KEY: &str = "host-key-of-the-process-tests";
+    let lease = format!("/v1/tenants/demo/listings/{}/lease", "0".repeat(32));
+    let claim = format!("/v1/tenants/demo/sessions/{}/payloads/{}", "0".repeat(32), "0".repeat(64));
+    for (path, insecure, expected) in [
+        ("/v1/hosts/h/work", false, "403 403 401 404 401 401 "),
+        ("/v1/hosts/h/work", true, "404 401 401 404 401 401 "),
+        (&claim, false, "403 403 401 400 401 401 "),
+        (&lease, false, "403 401 401 400 401 401 "),
+        (&lease, true, "400 401 401 400 401 401 "),
+    ] {
+        let config = format!(
+            "[server]\nhttp = \"0.0.0.0:8080\"\ninsecure = {insecure}\n[[tenant]]\nname = \"demo\"\nguests = true\n\
+             [admission]\nstore = \"memory\"\n[[admission.profile]]\nname = \"arena\"\ntarget_key = \"arena\"\n\
+             [[admission.host]]\nname = \"eu\"\nkey = \"{KEY}\"\ntenants = [\"demo\"]\ntarget_keys = [\"arena\"]\n"
+        );
+        let Some(said) = told_from_outside(&config, KEY, path) else { return };
+        assert!(said.starts_with(expected), "{path}: {said}");
+        assert_eq!(said.contains("plain_http"), !insecure, "{path}: {said}");
     }
 }

@@ -6,7 +6,7 @@ use crate::admission::model::{
     GetDispositionCommandRequest, OwnerObservation, Principal, SessionId, Timestamp,
 };
 use crate::admission::store::Notice;
-use std::time::Duration;
+use crate::domain::Wait;
 
 /// A command as its caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Service {
         principal: &Principal,
         session: SessionId,
         seq: CommandSeq,
-        wait: Duration,
+        wait: impl Wait,
     ) -> Result<CommandView, Error> {
         let read = async {
             let caller = self.authorize(principal, session, CommandKind::Input).await?;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// Longest stored content, with room for a server that allows more than its default of 8 MiB.
 const CONTENT_BYTES_MAX: usize = 16 << 20;
-/// 64 sessions with 32 commands of 32 KiB each, as base64.
-const WORK_BYTES_MAX: usize = 96 << 20;
+/// A server's answer has 1 MiB of payloads, each byte of which may take six in JSON, and up to 2,048 commands around them.
+const WORK_BYTES_MAX: usize = 16 << 20;
 
 /// One host of the command plane on one server. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug)]

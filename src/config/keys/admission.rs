@@ -200,6 +200,13 @@ pub(super) static KEYS: &[Key<Config>] = &[
         admission.uploads
     ),
     count!(
+        "admission.downloads",
+        1..=1_024,
+        "downloads",
+        "The same for payloads that hosts fetch; one credential has a quarter of it.",
+        admission.downloads
+    ),
+    count!(
         "admission.queue",
         1..=MILLION,
         "calls",

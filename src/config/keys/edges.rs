@@ -131,7 +131,7 @@ pub(super) static KEYS: &[Key<Config>] = &[
         "rates.principal_keep_alives_per_s",
         1..=MILLION,
         "requests a second",
-        "Renewals, deletions, closes, gate answers and reports of one principal; by source there is no bound, so that keep-alives get through.",
+        "Renewals, deletions, closes, gate answers and reports of one principal; by source there is no bound, so that keep-alives get through. Looks at its own listings and attempts, polls included, have as much again.",
         http.rates.principal_keep_alives.per_second
     ),
     number!(
@@ -145,7 +145,7 @@ pub(super) static KEYS: &[Key<Config>] = &[
         "rates.principal_commands_per_s",
         1..=MILLION,
         "requests a second",
-        "Creates, commands and payloads of one principal; a back end speaks for many players.",
+        "Creates, commands and payloads of one principal; a back end speaks for many players. Looks at sessions, commands and gates, polls included, have as much again.",
         http.rates.principal_commands.per_second
     ),
     number!(
@@ -155,6 +155,14 @@ pub(super) static KEYS: &[Key<Config>] = &[
         "The same at once.",
         http.rates.principal_commands.burst
     ),
+    number!(
+        "rates.host_calls_per_s",
+        1..=MILLION,
+        "requests a second",
+        "What hosts with one credential of the command plane ask for: looks for work, claims, begins, payloads. Heartbeats, leases and completions have as much again.",
+        http.rates.host_calls.per_second
+    ),
+    number!("rates.host_calls_burst", 1..=MILLION, "requests", "The same at once.", http.rates.host_calls.burst),
     key!(
         "udp.rfc3489",
         "true or false",

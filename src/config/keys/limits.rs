@@ -32,7 +32,7 @@ pub(super) static KEYS: &[Key<Config>] = &[
         "limits.listings_per_owner",
         1..=ANY,
         "records",
-        "Listings of one principal: a host has one or a few.",
+        "Listings of one principal: a host has one or a few. Of a host of the command plane, those of each of its sessions.",
         limits.listings_per_owner
     ),
     number!(

@@ -47,7 +47,7 @@ pub(super) static KEYS: &[Key<Config>] = &[
     key!(
         "server.insecure",
         "true or false",
-        "Takes operators' keys over plain HTTP from other machines too, where anybody on the way can read them. Not needed with TLS or behind a proxy of trust.proxies.",
+        "Takes keys of operators and hosts over plain HTTP from other machines too, where anybody on the way can read them. Not needed with TLS or behind a proxy of trust.proxies.",
         "",
         Access::Flag { get: |c| c.server.insecure, set: |c, value| c.server.insecure = value }
     ),

@@ -6,7 +6,7 @@ use super::auth::{AuthError, Identity, Now};
 use super::body::{BodyLimits, read_json};
 use super::connection::Connection;
 use super::edge::Edge;
-use super::limiter::Wait;
+use super::limiter::{HostBudget, PrincipalBudget, Wait};
 use super::problem::Problem;
 use super::query::Query;
 use super::registry::Admission;
@@ -124,6 +124,11 @@ impl Edge {
     pub(super) fn identity_in(&self, call: &Call<'_>, tenant: TenantId) -> Result<Identity, Problem> {
         let identity = self.auth.identify(call.headers(), Some(tenant), call.now)?;
         match &identity {
+            // Tokens end by themselves; keys don't.
+            Identity::Host(_) | Identity::Operator => self.refuse_plain_key(call)?,
+            Identity::Principal { .. } => {}
+        }
+        match &identity {
             Identity::Principal { tenant: of, .. } if *of != tenant => Err(Problem::not_found()),
             Identity::Host(position) if !self.auth.host(*position).is_some_and(|host| host.serves(tenant)) => {
                 Err(Problem::not_found())
@@ -147,7 +152,14 @@ impl Edge {
             }
         };
         let principal = self.service.principal(tenant, name);
-        self.charge(call, principal)?;
+        match (host, call.routed.route.principal_budget) {
+            // A credential speaks for as many sessions as its hosts run.
+            (Some(position), Some(PrincipalBudget::KeepAlives)) => {
+                self.charge_host(call, position, HostBudget::KeepAlives)?;
+            }
+            (Some(position), Some(PrincipalBudget::Reads)) => self.charge_host(call, position, HostBudget::Calls)?,
+            _ => self.charge(call, principal)?,
+        }
         let guest_source = guest.then(|| Source::of(call.client));
         Ok(PrincipalCall { tenant, caller: Caller { principal, guest_source }, host })
     }
@@ -157,6 +169,23 @@ impl Edge {
         let (Some(limiter), Some(budget)) = (&self.limiter, call.routed.route.principal_budget) else { return Ok(()) };
         let charged = limiter.take_principal(budget, principal.key, call.now.mono);
         charged.map_err(|wait| self.rate_limited(call, wait))
+    }
+
+    /// Charges the host credential at this position.
+    pub(super) fn charge_host(&self, call: &Call<'_>, position: usize, budget: HostBudget) -> Result<(), Problem> {
+        let Some(limiter) = &self.limiter else { return Ok(()) };
+        let charged = limiter.take_host(budget, position, call.now.mono);
+        charged.map_err(|wait| self.rate_limited(call, wait))
+    }
+
+    /// A key is a secret that lasts, so it is not taken where somebody on the way can read it, unless the configuration says
+    /// so.
+    pub(super) fn refuse_plain_key(&self, call: &Call<'_>) -> Result<(), Problem> {
+        if call.link.confidential || self.plain_keys {
+            return Ok(());
+        }
+        let detail = "keys of operators and hosts are taken over TLS, from this machine or from a trusted proxy only";
+        Err(Problem::forbidden(detail).reason("plain_http"))
     }
 
     /// The tenant in the path, for someone who may browse it.
@@ -193,14 +222,16 @@ impl Edge {
         Ok((tenant, renewed))
     }
 
+    /// The same for a route where only keys are of use: before the key is looked at, so that nothing is learnt about one that
+    /// must not be sent this way.
+    pub(super) fn refuse_unseen_plain_key(&self, call: &Call<'_>) -> Result<(), Problem> {
+        if call.headers().contains_key(AUTHORIZATION) { self.refuse_plain_key(call) } else { Ok(()) }
+    }
+
     /// Refuses everyone but operators.
     pub(super) fn operator(&self, call: &Call<'_>) -> Result<(), Problem> {
         debug_assert_eq!(call.routed.route.caller, CallerKind::Operator);
-        // Before the key is looked at, so that nothing is learnt about a key that must not be sent this way.
-        if !call.link.confidential && !self.plain_keys && call.headers().contains_key(AUTHORIZATION) {
-            let detail = "operators' keys are taken over TLS, from this machine or from a trusted proxy only";
-            return Err(Problem::forbidden(detail).reason("plain_http"));
-        }
+        self.refuse_unseen_plain_key(call)?;
         match self.auth.identify(call.headers(), None, call.now) {
             Ok(Identity::Operator) => Ok(()),
             Ok(Identity::Principal { .. } | Identity::Host(_)) => {

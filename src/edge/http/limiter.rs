@@ -138,6 +138,12 @@ impl<K: Hash + Eq + Copy> KeyedTable<K> {
     }
 }
 
+/// The buckets of one host credential.
+struct HostBuckets {
+    calls: Bucket,
+    keep_alives: Bucket,
+}
+
 /// All buckets of the HTTP edge.
 pub(super) struct Limiter {
     guests: KeyedTable<Source>,
@@ -145,7 +151,11 @@ pub(super) struct Limiter {
     browsing: AtomicTable,
     principal_creations: KeyedTable<PrincipalKey>,
     principal_keep_alives: KeyedTable<PrincipalKey>,
+    principal_reads: KeyedTable<PrincipalKey>,
     principal_commands: KeyedTable<PrincipalKey>,
+    principal_command_reads: KeyedTable<PrincipalKey>,
+    /// By the position of the credential: as many as are configured, and nobody unknown gets that far.
+    hosts: Box<[HostBuckets]>,
 }
 
 /// A budget of a source.
@@ -161,18 +171,38 @@ pub(super) enum SourceBudget {
 pub(super) enum PrincipalBudget {
     Creations,
     KeepAlives,
+    /// Looks at one's own listings and attempts, polls included. As large as that of keep-alives and apart from it, so that
+    /// who asks too often still keeps alive what it has.
+    Reads,
     Commands,
+    /// Looks at sessions, commands and gates, polls included. As large as that of commands and apart from it.
+    CommandReads,
+}
+
+/// A budget of a host credential of the command plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostBudget {
+    /// Finding work and doing it.
+    Calls,
+    /// Heartbeats, leases and completions, and what keeps the listings of sessions alive: as large, and apart from the calls,
+    /// so that no session is lost to a flood of them (rule D4).
+    KeepAlives,
 }
 
 impl Limiter {
-    pub(super) fn new(rates: Rates) -> Self {
+    /// Buckets for so many host credentials, beside those for whoever comes.
+    pub(super) fn new(rates: Rates, hosts: usize) -> Self {
+        let bucket = || Bucket::new(rates.host_calls);
         Self {
             guests: KeyedTable::new(rates.guests),
             creations: KeyedTable::new(rates.creations),
             browsing: AtomicTable::new(rates.browsing),
             principal_creations: KeyedTable::new(rates.principal_creations),
             principal_keep_alives: KeyedTable::new(rates.principal_keep_alives),
+            principal_reads: KeyedTable::new(rates.principal_keep_alives),
             principal_commands: KeyedTable::new(rates.principal_commands),
+            principal_command_reads: KeyedTable::new(rates.principal_commands),
+            hosts: (0..hosts).map(|_| HostBuckets { calls: bucket(), keep_alives: bucket() }).collect(),
         }
     }
 
@@ -193,7 +223,18 @@ impl Limiter {
         match budget {
             PrincipalBudget::Creations => self.principal_creations.take(principal, now),
             PrincipalBudget::KeepAlives => self.principal_keep_alives.take(principal, now),
+            PrincipalBudget::Reads => self.principal_reads.take(principal, now),
             PrincipalBudget::Commands => self.principal_commands.take(principal, now),
+            PrincipalBudget::CommandReads => self.principal_command_reads.take(principal, now),
+        }
+    }
+
+    /// Charges the host credential at this position.
+    pub(super) fn take_host(&self, budget: HostBudget, position: usize, now: MonoTime) -> Result<(), Wait> {
+        let Some(buckets) = self.hosts.get(position) else { return Ok(()) };
+        match budget {
+            HostBudget::Calls => buckets.calls.take(1, now),
+            HostBudget::KeepAlives => buckets.keep_alives.take(1, now),
         }
     }
 
@@ -203,7 +244,9 @@ impl Limiter {
         self.creations.decay(now);
         self.principal_creations.decay(now);
         self.principal_keep_alives.decay(now);
+        self.principal_reads.decay(now);
         self.principal_commands.decay(now);
+        self.principal_command_reads.decay(now);
     }
 }
 
@@ -256,6 +299,32 @@ mod tests {
         assert_eq!((table.buckets.len(), table.len.load(Ordering::Relaxed)), (0, 0));
         assert!(table.buckets.capacity() <= 4_096, "{}", table.buckets.capacity());
         assert_eq!(taken(&table, 5, at(100)), 5);
+    }
+
+    #[test]
+    fn reads_have_buckets_beside_those_of_what_they_look_at() {
+        let limiter =
+            Limiter::new(Rates { principal_keep_alives: RATE, principal_commands: RATE, ..Rates::default() }, 0);
+        let taken = |budget| (0..20).filter(|_| limiter.take_principal(budget, PrincipalKey(1), at(0)).is_ok()).count();
+        let all = [
+            PrincipalBudget::Reads,
+            PrincipalBudget::KeepAlives,
+            PrincipalBudget::CommandReads,
+            PrincipalBudget::Commands,
+        ];
+        assert_eq!(all.map(taken), [5; 4]);
+        assert_eq!(all.map(taken), [0; 4]);
+        limiter.decay(at(10_000));
+        assert!(limiter.principal_reads.buckets.is_empty() && limiter.principal_command_reads.buckets.is_empty());
+    }
+
+    #[test]
+    fn a_host_credential_has_buckets_of_its_own() {
+        let limiter = Limiter::new(Rates { host_calls: RATE, ..Rates::default() }, 2);
+        let taken = |budget, position| (0..20).filter(|_| limiter.take_host(budget, position, at(0)).is_ok()).count();
+        assert_eq!((taken(HostBudget::Calls, 0), taken(HostBudget::Calls, 0)), (5, 0));
+        assert_eq!(taken(HostBudget::KeepAlives, 0), 5, "a flood of calls lets no lease lapse");
+        assert_eq!(taken(HostBudget::Calls, 1), 5, "credentials do not share");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! All open connections against their ceilings: how many there may be, and which one goes first.
 
 use super::connection::Connection;
-use crate::domain::Source;
+use crate::domain::{Source, Wait};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::{Duration, Instant};
@@ -200,9 +200,33 @@ pub(super) struct Admission {
     id: u64,
 }
 
+/// A poll that may wait on a connection. On its way to a place, and without one, the connection counts as any other: so there
+/// are never more than the two ceilings allow together.
+pub(super) struct MayWait<'a> {
+    admission: &'a Admission,
+    limit: Duration,
+}
+
+impl<'a> Wait for MayWait<'a> {
+    type Held = LongPoll<'a>;
+
+    fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    fn placed(self) -> LongPoll<'a> {
+        self.admission.long_poll()
+    }
+}
+
 impl Admission {
+    /// A poll on this connection that may wait so long.
+    pub(super) fn may_wait(&self, limit: Duration) -> MayWait<'_> {
+        MayWait { admission: self, limit }
+    }
+
     /// Moves the connection out of the connection ceilings for as long as a long poll waits on it.
-    pub(super) fn long_poll(&self) -> LongPoll<'_> {
+    fn long_poll(&self) -> LongPoll<'_> {
         let mut inner = self.registry.lock();
         if let Some(entry) = inner.entries.get_mut(&self.id) {
             entry.long_polls += 1;

@@ -3,7 +3,7 @@
 
 mod commands;
 
-use super::limiter::{PrincipalBudget, SourceBudget};
+use super::limiter::{HostBudget, PrincipalBudget, SourceBudget};
 use hyper::Method;
 
 /// What a route does.
@@ -135,6 +135,8 @@ pub(super) struct Route {
     pub(super) mutation: bool,
     pub(super) source_budget: Option<SourceBudget>,
     pub(super) principal_budget: Option<PrincipalBudget>,
+    /// Of the host credential, where hosts only may call.
+    pub(super) host_budget: Option<HostBudget>,
     /// Known query parameters; all others are refused.
     pub(super) query: &'static [&'static str],
     pub(super) headers: &'static [Header],
@@ -165,6 +167,7 @@ const fn read(endpoint: Endpoint, path: &'static str, id: &'static str, summary:
         mutation: false,
         source_budget: None,
         principal_budget: None,
+        host_budget: None,
         query: &[],
         headers: &[],
         body: None,
@@ -275,6 +278,7 @@ static DIRECTORY: &[Route] = &[
     },
     Route {
         caller: CallerKind::Principal,
+        principal_budget: Some(PrincipalBudget::Reads),
         query: &["after", "wait_ms"],
         headers: &[Header::LeaseToken, Header::Prefer],
         outcomes: &[outcome(200, "OffersAnswer", "Pending attempts newer than `after`, maybe none.")],
@@ -282,6 +286,7 @@ static DIRECTORY: &[Route] = &[
     },
     Route {
         caller: CallerKind::Principal,
+        principal_budget: Some(PrincipalBudget::Reads),
         query: &["after", "wait_ms"],
         headers: &[Header::Prefer],
         outcomes: &[outcome(200, "AttemptStateAnswer", "The caller's view of the attempt.")],
@@ -312,6 +317,7 @@ static DIRECTORY: &[Route] = &[
     },
     Route {
         caller: CallerKind::Principal,
+        principal_budget: Some(PrincipalBudget::Reads),
         headers: &[Header::LeaseToken],
         outcomes: &[outcome(200, "LeaseAnswer", "The lease and what the server sees of its host.")],
         ..read(Endpoint::ReadLease, LEASE, "read_lease", "Read one's own lease")
@@ -463,6 +469,25 @@ mod tests {
         assert_eq!(find(Method::PUT, LISTINGS), Err(NoRoute::Method("POST, GET, HEAD".into())));
         for path in ["", "/livez/", "/v1", "/v1/tenants//listings", "/v1/tenants/a/listings/b/c", "/LIVEZ", "*"] {
             assert_eq!(find(Method::GET, path), Err(NoRoute::Path), "{path}");
+        }
+    }
+
+    /// Whoever has to say who it is has a budget of its own, reads and polls included; an operator is trusted.
+    #[test]
+    fn every_caller_with_a_token_has_a_budget() {
+        for route in ROUTES {
+            let (principal, host) = (route.principal_budget.is_some(), route.host_budget.is_some());
+            let expected = match route.caller {
+                CallerKind::Principal | CallerKind::Commander => (true, false),
+                CallerKind::Host => (false, true),
+                CallerKind::Anyone | CallerKind::Guest | CallerKind::Browser | CallerKind::Operator => (false, false),
+            };
+            assert_eq!((principal, host), expected, "{}", route.id);
+            let is_open = matches!(route.caller, CallerKind::Guest | CallerKind::Browser);
+            assert!(!is_open || route.source_budget.is_some(), "{}", route.id);
+            let is_read =
+                matches!(route.principal_budget, Some(PrincipalBudget::Reads | PrincipalBudget::CommandReads));
+            assert!(!principal || is_read == (route.verb == Verb::Get), "{}", route.id);
         }
     }
 

@@ -29,7 +29,7 @@ pub struct HttpSettings {
     pub proxy_protocol: bool,
     /// TLS; without it HTTP is spoken in the open.
     pub tls: Option<TlsSettings>,
-    /// Takes operators' keys also where somebody on the way could read them.
+    /// Takes keys of operators and hosts also where somebody on the way could read them.
     pub plain_keys: bool,
     /// Origins whose pages may read the GETs.
     pub cors: Cors,
@@ -82,6 +82,8 @@ pub struct CommandSettings {
     pub payload_bytes: usize,
     /// Uploads at a time.
     pub uploads: usize,
+    /// Downloads at a time.
+    pub downloads: usize,
 }
 
 /// Renders the Prometheus text of the whole process.
@@ -197,10 +199,15 @@ pub struct Rates {
     pub browsing: Rate,
     /// Registrations and attempts, by principal.
     pub principal_creations: Rate,
-    /// Renewals, deletions, closes, gate answers and reports, by principal; there is none by source (rule D4).
+    /// Renewals, deletions, closes, gate answers and reports, by principal; there is none by source (rule D4). Looks at one's
+    /// own listings and attempts have as much, in a bucket of their own.
     pub principal_keep_alives: Rate,
-    /// Creates, commands and payloads of the command plane, by principal: a back end speaks for many players.
+    /// Creates, commands and payloads of the command plane, by principal: a back end speaks for many players. Looks at
+    /// sessions, commands and gates have as much, in a bucket of their own.
     pub principal_commands: Rate,
+    /// What hosts of the command plane ask for, by credential, which may be that of many machines. Heartbeats, leases
+    /// and completions have as much, in a bucket of their own.
+    pub host_calls: Rate,
 }
 
 impl Default for Rates {
@@ -213,6 +220,8 @@ impl Default for Rates {
             principal_creations: rate(20, 100),
             principal_keep_alives: rate(50, 200),
             principal_commands: rate(1_000, 4_000),
+            // A command takes a look for work, a claim and a begin: for as many as one back end may send, and some.
+            host_calls: rate(5_000, 20_000),
         }
     }
 }

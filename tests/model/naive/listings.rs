@@ -58,7 +58,15 @@ impl Model {
             };
         }
         self.check_drain()?;
-        room(self.count_listings(|l| l.asked.owner == asked.owner), asked.quota_per_owner, Resource::ListingsPerOwner)?;
+        let (of_holder, resource) = match asked.session {
+            None => (self.count_listings(|l| l.asked.owner == asked.owner), Resource::ListingsPerOwner),
+            Some(session) => {
+                let tenant = asked.owner.tenant;
+                let is_its = |l: &Listing| l.asked.owner.tenant == tenant && l.asked.session == Some(session);
+                (self.count_listings(is_its), Resource::ListingsPerSession)
+            }
+        };
+        room(of_holder, asked.quota_per_owner, resource)?;
         if asked.source.is_some() {
             let same = self.count_listings(|listing| listing.asked.source == asked.source);
             room(same, asked.quota_per_source, Resource::ListingsPerSource)?;

@@ -3,7 +3,7 @@
 use super::Ruling;
 use super::settle::{evidence, settleable};
 use crate::admission::model::{
-    CommandSeq, CommandState, DispositionInboxEntry, HostId, JournalEntry, SessionId, Task, Tenant, Work,
+    CommandSeq, CommandState, DispositionInboxEntry, HostId, JournalEntry, Payload, SessionId, Task, Tenant, Work,
 };
 use crate::admission::store::records::{
     Column, CommandRow, EVIDENCE, INBOX, JournalRow, PLACED, Record, Scan, SessionRow, Value,
@@ -15,16 +15,21 @@ const SESSIONS_MAX: usize = 4096;
 /// Most commands of one session in an answer.
 const COMMANDS_MAX: usize = 32;
 
-/// Up to `limit` sessions for which the host has something to do, with their tasks in order.
+/// Most bytes of payloads in an answer: it is in memory as a whole, and so are those of all hosts that ask at a time. The
+/// longest inline payload fits many times, so a host always gets on.
+const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+/// Up to `limit` sessions for which the host has something to do, with their tasks in order. What does not fit comes once
+/// the host has taken what did in hand.
 pub(crate) fn list(unit: &mut Unit<'_>, host: &HostId, limit: usize) -> Ruling<Vec<Work>> {
     let rows = unit.scan(&Scan::of(&PLACED, vec![host.to_value()], SESSIONS_MAX))?;
-    let mut work = Vec::new();
+    let (mut work, mut room) = (Vec::new(), PAYLOAD_BYTES_MAX);
     for values in &rows {
-        if work.len() == limit {
+        if work.len() == limit || room == 0 {
             break;
         }
         let row = SessionRow::of_values(values)?;
-        let tasks = tasks(unit, host, &row)?;
+        let tasks = tasks(unit, host, &row, &mut room)?;
         if !tasks.is_empty() {
             work.push(Work { session: row.entry(), tasks });
         }
@@ -32,7 +37,9 @@ pub(crate) fn list(unit: &mut Unit<'_>, host: &HostId, limit: usize) -> Ruling<V
     Ok(work)
 }
 
-fn tasks(unit: &mut Unit<'_>, host: &HostId, row: &SessionRow) -> Ruling<Vec<Task>> {
+/// The tasks of one session, as far as their payloads fit into `room`, which they make smaller; it is zero once one did not
+/// fit.
+fn tasks(unit: &mut Unit<'_>, host: &HostId, row: &SessionRow, room: &mut usize) -> Ruling<Vec<Task>> {
     if !row.is_leased(unit.now) {
         return Ok(if row.needs_host() { vec![Task::Acquire] } else { Vec::new() });
     }
@@ -41,16 +48,16 @@ fn tasks(unit: &mut Unit<'_>, host: &HostId, row: &SessionRow) -> Ruling<Vec<Tas
     }
     let mut tasks = Vec::new();
     if row.open > 0 {
-        inbox(unit, row, &mut tasks)?;
+        inbox(unit, row, &mut tasks, room)?;
     }
-    if tasks.is_empty() && !row.needs_host() {
+    if tasks.is_empty() && *room > 0 && !row.needs_host() {
         tasks.push(Task::Release);
     }
     Ok(tasks)
 }
 
 /// The tasks of the open commands, from the head of the inbox on.
-fn inbox(unit: &mut Unit<'_>, session: &SessionRow, tasks: &mut Vec<Task>) -> Ruling<()> {
+fn inbox(unit: &mut Unit<'_>, session: &SessionRow, tasks: &mut Vec<Task>, room: &mut usize) -> Ruling<()> {
     let span = unit.settings.inbox_max as usize * unit.settings.inbox_span as usize;
     let mut scan = Scan::of(&INBOX, vec![session.tenant.to_value(), session.session.to_value()], COMMANDS_MAX);
     scan.after = Some(vec![Value::Int(i64::try_from(session.head.saturating_sub(1)).unwrap_or(i64::MAX))]);
@@ -60,6 +67,11 @@ fn inbox(unit: &mut Unit<'_>, session: &SessionRow, tasks: &mut Vec<Task>) -> Ru
             let row = CommandRow::of_values(values)?;
             scan.after = Some(vec![row.seq.to_value()]);
             if let Some(task) = task(unit, session, row)? {
+                let Some(left) = room.checked_sub(payload_len(&task)).filter(|left| *left > 0) else {
+                    *room = 0;
+                    return Ok(());
+                };
+                *room = left;
                 tasks.push(task);
             }
             if tasks.len() == COMMANDS_MAX {
@@ -71,6 +83,17 @@ fn inbox(unit: &mut Unit<'_>, session: &SessionRow, tasks: &mut Vec<Task>) -> Ru
         }
     }
     Ok(())
+}
+
+/// What the command of a task carries itself.
+fn payload_len(task: &Task) -> usize {
+    match task {
+        Task::Deliver(entry) | Task::Settle(entry) => match &entry.payload {
+            Payload::Inline(bytes) => bytes.len(),
+            Payload::Stored(_) => 0,
+        },
+        Task::Acquire | Task::Release => 0,
+    }
 }
 
 fn task(unit: &mut Unit<'_>, session: &SessionRow, row: CommandRow) -> Ruling<Option<Task>> {

@@ -104,6 +104,11 @@ impl Authenticator {
         Self { hosts, ..authenticator }
     }
 
+    /// Host credentials.
+    pub(super) fn hosts(&self) -> usize {
+        self.hosts.len()
+    }
+
     /// The host credential at this position.
     pub(super) fn host(&self, position: usize) -> Option<&HostCredential> {
         self.hosts.get(position)

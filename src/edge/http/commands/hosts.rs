@@ -56,8 +56,8 @@ pub(super) async fn work(edge: &Edge, commands: &Commands, call: &mut Call<'_>) 
     let mut query = call.query()?;
     let poll = Poll::of(call, &mut query)?;
     let released = commands.plane.polls_are_released();
-    let asked = commands.plane.hosts().work(credential.principal(), &host, poll.wait());
-    let work = poll.counted(edge, call, asked).await.map_err(problem::of)?;
+    let asked = commands.plane.hosts().work(credential.principal(), &host, poll.wait(call));
+    let work = poll.counted(edge, asked).await.map_err(problem::of)?;
     if work.is_empty() {
         poll.refuse_when_draining(edge, call, released)?;
     }

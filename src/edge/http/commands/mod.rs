@@ -4,6 +4,7 @@ mod convert;
 mod hosts;
 mod operator;
 mod payloads;
+mod places;
 mod problem;
 mod tenants;
 
@@ -15,13 +16,16 @@ use super::edge::Edge;
 use super::headers::wait_ms;
 use super::problem::Problem;
 use super::query::Query;
-use super::routes::Endpoint;
+use super::registry::MayWait;
+use super::routes::{CallerKind, Endpoint};
 use super::settings::CommandSettings;
-use crate::admission::{CommandSeq, Principal, SessionId, Tenant};
+use crate::admission::{CommandSeq, Principal, PrincipalName, SessionId, Tenant};
 use crate::domain::{SessionRef, TenantId};
 use crate::service::commands::CommandPlane;
 use crate::service::view::Availability;
 use hyper::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use payloads::Uploader;
+use places::Places;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,14 +38,16 @@ pub(super) struct Commands {
     scope: Option<String>,
     guests: bool,
     payload_bytes: usize,
-    uploads: payloads::Uploads,
+    uploads: Arc<Places<Uploader>>,
+    /// By credential.
+    downloads: Arc<Places<PrincipalName>>,
 }
 
 impl Commands {
     /// The credentials have gone to the authenticator.
     pub(super) fn new(settings: CommandSettings) -> Self {
-        let CommandSettings { plane, hosts: _, scope, guests, payload_bytes, uploads } = settings;
-        Self { plane, scope, guests, payload_bytes, uploads: payloads::Uploads::new(uploads) }
+        let CommandSettings { plane, hosts: _, scope, guests, payload_bytes, uploads, downloads } = settings;
+        Self { plane, scope, guests, payload_bytes, uploads: Places::new(uploads), downloads: Places::new(downloads) }
     }
 }
 
@@ -126,21 +132,29 @@ impl Edge {
         Ok((tenant, principal))
     }
 
-    /// A host, on a route without a tenant.
+    /// A host, on a route without a tenant, its budget charged.
     fn host(&self, call: &Call<'_>) -> Result<&HostCredential, Problem> {
-        self.as_host(self.auth.identify(call.headers(), None, call.now)?)
+        self.refuse_unseen_plain_key(call)?;
+        self.as_host(call, self.auth.identify(call.headers(), None, call.now)?)
     }
 
-    /// A host that may serve the tenant in the path.
+    /// A host that may serve the tenant in the path, its budget charged.
     fn host_in_tenant(&self, commands: &Commands, call: &Call<'_>) -> Result<(Tenant, &HostCredential), Problem> {
         let (id, _) = self.tenant(call)?;
-        let credential = self.as_host(self.identity_in(call, id)?)?;
+        self.refuse_unseen_plain_key(call)?;
+        let credential = self.as_host(call, self.identity_in(call, id)?)?;
         Ok((tenant(commands, id)?, credential))
     }
 
-    fn as_host(&self, identity: Identity) -> Result<&HostCredential, Problem> {
+    fn as_host(&self, call: &Call<'_>, identity: Identity) -> Result<&HostCredential, Problem> {
+        debug_assert_eq!(call.routed.route.caller, CallerKind::Host);
         match identity {
-            Identity::Host(position) => self.auth.host(position).ok_or_else(Problem::internal),
+            Identity::Host(position) => {
+                if let Some(budget) = call.routed.route.host_budget {
+                    self.charge_host(call, position, budget)?;
+                }
+                self.auth.host(position).ok_or_else(Problem::internal)
+            }
             Identity::Principal { .. } | Identity::Operator => Err(Problem::forbidden("this route is for hosts")),
         }
     }
@@ -180,13 +194,13 @@ impl Poll {
         Ok(Self { wait_ms, preferred })
     }
 
-    fn wait(&self) -> Duration {
-        Duration::from_millis(self.wait_ms)
+    fn wait<'c>(&self, call: &Call<'c>) -> MayWait<'c> {
+        call.link.admission.may_wait(Duration::from_millis(self.wait_ms))
     }
 
-    /// Waits for `asked`, counted as a long poll meanwhile.
-    async fn counted<T>(&self, edge: &Edge, call: &Call<'_>, asked: impl Future<Output = T>) -> T {
-        let _waiting = (self.wait_ms > 0).then(|| (edge.metrics.long_poll(), call.link.admission.long_poll()));
+    /// Waits for `asked`, a request that may wait meanwhile.
+    async fn counted<T>(&self, edge: &Edge, asked: impl Future<Output = T>) -> T {
+        let _may_wait = (self.wait_ms > 0).then(|| edge.metrics.long_poll());
         asked.await
     }
 

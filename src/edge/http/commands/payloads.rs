@@ -1,5 +1,6 @@
 //! Payloads: raw bytes, found by their SHA-256.
 
+use super::places::Place;
 use super::tenants::request_key;
 use super::{Commands, convert, problem, session_in};
 use crate::admission::{Epoch, LeaseRef, PrincipalName, Sha256};
@@ -11,69 +12,19 @@ use crate::edge::http::edge::Edge;
 use crate::edge::http::headers::optional_idempotency_key;
 use crate::edge::http::problem::Problem;
 use crate::wire::commands::StoredPayloadAnswer;
+use bytes::Bytes;
 use hyper::StatusCode;
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// An upload must have arrived after this time: 8 MiB at 2 Mbit/s.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(35);
 /// Seconds after which a place for an upload is likely free.
 const RETRY_UPLOAD_S: u64 = 2;
-
-/// One principal has this part of all places at most, rounded up: whoever lets uploads hang leaves room for others.
-const PART_OF: usize = 4;
+/// The same for a download: its client has `http.write_timeout` to take it.
+const RETRY_DOWNLOAD_S: u64 = 1;
 
 /// Who uploads.
-type Uploader = (TenantId, PrincipalName);
-
-/// Uploads under way, each with a place: with the longest payload that bounds the memory that bodies take.
-pub(super) struct Uploads {
-    max: usize,
-    max_each: usize,
-    /// At most as many as places.
-    taken: Mutex<HashMap<Uploader, usize>>,
-}
-
-/// One of the places; given back when dropped.
-struct Place<'u> {
-    uploads: &'u Uploads,
-    uploader: Uploader,
-}
-
-impl Uploads {
-    pub(super) fn new(max: usize) -> Self {
-        Self { max, max_each: max.div_ceil(PART_OF), taken: Mutex::default() }
-    }
-
-    fn taken(&self) -> MutexGuard<'_, HashMap<Uploader, usize>> {
-        // Guards single counts.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn place(&self, uploader: Uploader) -> Option<Place<'_>> {
-        let mut taken = self.taken();
-        let own = taken.get(&uploader).copied().unwrap_or(0);
-        // A walk over as many as there are places.
-        if own >= self.max_each || taken.values().sum::<usize>() >= self.max {
-            return None;
-        }
-        taken.insert(uploader.clone(), own + 1);
-        Some(Place { uploads: self, uploader })
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let mut taken = self.uploads.taken();
-        if let Some(own) = taken.get_mut(&self.uploader) {
-            *own -= 1;
-            if *own == 0 {
-                taken.remove(&self.uploader);
-            }
-        }
-    }
-}
+pub(super) type Uploader = (TenantId, PrincipalName);
 
 /// The payload in the path. A digest of the wrong shape is simply not found.
 fn payload_in(call: &Call<'_>) -> Result<Sha256, Problem> {
@@ -87,7 +38,9 @@ pub(super) async fn put(edge: &Edge, commands: &Commands, call: &mut Call<'_>) -
     call.query()?;
     let (session, sha256) = (session_in(call)?, payload_in(call)?);
     // Not waited for: who waits has a connection and a body on its way already.
-    let Some(_place) = commands.uploads.place((tenant, by.name().clone())) else { return Err(full()) };
+    let Some(_place) = commands.uploads.place((tenant, by.name().clone())) else {
+        return Err(full("uploads", RETRY_UPLOAD_S).and_close());
+    };
     let limits = BodyLimits { bytes: commands.payload_bytes, time: UPLOAD_TIMEOUT };
     let link = (&*call.link.connection, call.number);
     let Some(body) = call.body.take() else { return Err(Problem::malformed_body()) };
@@ -97,10 +50,23 @@ pub(super) async fn put(edge: &Edge, commands: &Commands, call: &mut Call<'_>) -
     Ok(Answer::json(StatusCode::OK, &body).cache(Cache::PrivateNoStore))
 }
 
-fn full() -> Problem {
+fn full(resource: &str, retry_s: u64) -> Problem {
     let detail = "as many payloads are on their way as there is room for";
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "capacity_exceeded", "Capacity exceeded", detail);
-    problem.retry_after(RETRY_UPLOAD_S).resource("uploads").reason("overloaded").and_close()
+    problem.retry_after(retry_s).resource(resource).reason("overloaded")
+}
+
+/// A payload on its way out. It is in memory until the last of it was handed to the socket or the connection has ended, and
+/// has its place as long.
+struct Outgoing {
+    bytes: Bytes,
+    _place: Place<PrincipalName>,
+}
+
+impl AsRef<[u8]> for Outgoing {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 pub(super) async fn get(edge: &Edge, commands: &Commands, call: &mut Call<'_>) -> Result<Answer, Problem> {
@@ -111,29 +77,11 @@ pub(super) async fn get(edge: &Edge, commands: &Commands, call: &mut Call<'_>) -
     let epoch = query.take_integer("epoch")?.ok_or_else(|| Problem::invalid_parameter("epoch", "is required"))?;
     let (session, sha256) = (session_in(call)?, payload_in(call)?);
     let lease = LeaseRef::new(tenant, session, host, Epoch(epoch));
-    let bytes = commands.plane.hosts().payload(credential.principal(), lease, sha256).await.map_err(problem::of)?;
+    // Before it is read, and not waited for: who waits has a connection, and a lease that runs.
+    let by = credential.principal();
+    let place = commands.downloads.place(by.name().clone()).ok_or_else(|| full("downloads", RETRY_DOWNLOAD_S))?;
+    let bytes = commands.plane.hosts().payload(by, lease, sha256).await.map_err(problem::of)?;
+    let bytes = Bytes::from_owner(Outgoing { bytes, _place: place });
     let answer = Answer::rendered(StatusCode::OK, bytes).content_type("application/octet-stream");
     Ok(answer.cache(Cache::PrivateNoStore))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_principal_leaves_places_to_others_and_all_are_given_back() {
-        let uploads = Uploads::new(6);
-        let who = |tenant, name: &str| (TenantId(tenant), PrincipalName::new(name).unwrap());
-        let place = |tenant, name| uploads.place(who(tenant, name));
-        let own = (place(0, "a"), place(0, "a"));
-        assert!(own.0.is_some() && own.1.is_some() && place(0, "a").is_none(), "a quarter, rounded up");
-        let others = [place(1, "a"), place(1, "a"), place(0, "b"), place(0, "c")];
-        assert!(others.iter().all(Option::is_some), "the same name elsewhere is another principal");
-        assert!(place(0, "d").is_none(), "all places are taken");
-        drop(own);
-        assert!(place(0, "d").is_some());
-        drop(others);
-        assert!(uploads.taken().is_empty());
-        assert!(Uploads::new(1).place(who(0, "a")).is_some());
-    }
 }

@@ -114,8 +114,8 @@ pub(super) async fn command(edge: &Edge, commands: &Commands, call: &mut Call<'_
     let poll = Poll::of(call, &mut query)?;
     let (session, seq) = (session_in(call)?, command_in(call)?);
     let released = commands.plane.polls_are_released();
-    let asked = commands.plane.command(&by, session, seq, poll.wait());
-    let view = poll.counted(edge, call, asked).await.map_err(problem::of)?;
+    let asked = commands.plane.command(&by, session, seq, poll.wait(call));
+    let view = poll.counted(edge, asked).await.map_err(problem::of)?;
     if !view.state.is_terminal() {
         poll.refuse_when_draining(edge, call, released)?;
     }
@@ -143,8 +143,8 @@ pub(super) async fn gate(edge: &Edge, commands: &Commands, call: &mut Call<'_>) 
     let poll = Poll::of(call, &mut query)?;
     let session = session_in(call)?;
     commands.plane.session(&by, session).await.map_err(problem::of)?;
-    let asked = edge.service.session_gate(tenant, SessionRef(session.0), after, poll.wait_ms);
-    let items = poll.counted(edge, call, asked).await.map_err(|failure| call.failed(failure))?;
+    let asked = edge.service.session_gate(tenant, SessionRef(session.0), after, poll.wait(call));
+    let items = poll.counted(edge, asked).await.map_err(|failure| call.failed(failure))?;
     let attempts = items.attempts.into_iter().map(|attempt| GateItem {
         attempt_id: attempt.id.to_string(),
         expires_at: timestamp(attempt.expires_at),

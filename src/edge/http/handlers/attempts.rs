@@ -9,12 +9,14 @@ use crate::edge::http::edge::Edge;
 use crate::edge::http::headers::{idempotency_key, lease_token, wait_ms};
 use crate::edge::http::problem::Problem;
 use crate::edge::http::query::Query;
+use crate::edge::http::registry::MayWait;
 use crate::service::{AttemptGrant, AttemptRequest, AttemptStatus, HostOffer};
 use crate::wire::request::{AdmissionBody, AttemptBody, OutcomeBody, PathName};
 use crate::wire::response::{AttemptAnswer, AttemptStateAnswer, OfferAnswer, OffersAnswer};
 use crate::wire::{FieldError, timestamp};
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
+use std::time::Duration;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
@@ -65,6 +67,10 @@ fn poll(call: &Call<'_>, mut query: Query) -> Result<Poll, Problem> {
 }
 
 impl Poll {
+    fn wait<'c>(&self, call: &Call<'c>) -> MayWait<'c> {
+        call.link.admission.may_wait(Duration::from_millis(self.wait_ms))
+    }
+
     fn dress(&self, answer: Answer) -> Answer {
         if !self.preferred {
             return answer;
@@ -82,10 +88,10 @@ pub(super) async fn offers(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, P
     let token = lease_token(call.headers())?;
     let poll = poll(call, call.query()?)?;
     let listing = call.listing()?;
-    let waiting = (poll.wait_ms > 0).then(|| (edge.metrics.long_poll(), call.link.admission.long_poll()));
+    let may_wait = (poll.wait_ms > 0).then(|| edge.metrics.long_poll());
     let after = poll.after.unwrap_or(0);
-    let offers = edge.service.host_offers(&by.caller, listing, token, after, poll.wait_ms).await;
-    drop(waiting);
+    let offers = edge.service.host_offers(&by.caller, listing, token, after, poll.wait(call)).await;
+    drop(may_wait);
     let offers = offers.map_err(|failure| call.failed(failure))?;
     let body = OffersAnswer {
         attempts: offers.attempts.into_iter().map(offer).collect(),
@@ -113,9 +119,9 @@ pub(super) async fn read(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, Pro
     let poll = poll(call, call.query()?)?;
     let attempt = call.attempt()?;
     let waits = poll.wait_ms > 0 && poll.after.is_some();
-    let waiting = waits.then(|| (edge.metrics.long_poll(), call.link.admission.long_poll()));
-    let status = edge.service.attempt(&by.caller, attempt, poll.after, poll.wait_ms).await;
-    drop(waiting);
+    let may_wait = waits.then(|| edge.metrics.long_poll());
+    let status = edge.service.attempt(&by.caller, attempt, poll.after, poll.wait(call)).await;
+    drop(may_wait);
     let status = status.map_err(|failure| call.failed(failure))?;
     let commit = status.commit;
     let body = view(attempt, status);

@@ -1,7 +1,7 @@
 //! The command plane's rows of the table.
 
 use super::{CallerKind, Endpoint, Header, Outcome, Route, Verb, change, outcome, read};
-use crate::edge::http::limiter::PrincipalBudget;
+use crate::edge::http::limiter::{HostBudget, PrincipalBudget};
 
 const SESSIONS: &str = "/v1/tenants/{tenant}/sessions";
 const SESSION: &str = "/v1/tenants/{tenant}/sessions/{id}";
@@ -24,8 +24,19 @@ const STEPPED: &[Outcome] =
     &[outcome(200, "CommandAnswer", "The command after it, with what it carries; its revision is in ETag.")];
 
 /// What a host does with a command.
-const fn step(endpoint: Endpoint, path: &'static str, id: &'static str, summary: &'static str) -> Route {
-    Route { caller: CallerKind::Host, outcomes: STEPPED, ..change(endpoint, path, id, summary) }
+const fn step(
+    endpoint: Endpoint,
+    budget: HostBudget,
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+) -> Route {
+    Route {
+        caller: CallerKind::Host,
+        host_budget: Some(budget),
+        outcomes: STEPPED,
+        ..change(endpoint, path, id, summary)
+    }
 }
 
 pub(super) static ROUTES: &[Route] = &[
@@ -44,6 +55,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         caller: CallerKind::Commander,
+        principal_budget: Some(PrincipalBudget::CommandReads),
         outcomes: &[outcome(200, "SessionAnswer", "The session, and who runs it.")],
         ..read(Endpoint::ReadSession, SESSION, "read_session", "Look at a session")
     },
@@ -62,6 +74,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         caller: CallerKind::Commander,
+        principal_budget: Some(PrincipalBudget::CommandReads),
         query: &["wait_ms"],
         headers: &[Header::Prefer],
         outcomes: &[outcome(200, "CommandAnswer", "How far it has come; its revision is in ETag.")],
@@ -83,6 +96,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         caller: CallerKind::Host,
+        host_budget: Some(HostBudget::Calls),
         query: &["host", "epoch"],
         outcomes: &[outcome(200, "Bytes", "Its content.")],
         ..read(
@@ -94,6 +108,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         caller: CallerKind::Commander,
+        principal_budget: Some(PrincipalBudget::CommandReads),
         query: &["after", "wait_ms"],
         headers: &[Header::Prefer],
         outcomes: &[outcome(200, "GateAnswer", "Unanswered join attempts newer than `after`, maybe none.")],
@@ -102,12 +117,14 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         verb: Verb::Put,
         caller: CallerKind::Host,
+        host_budget: Some(HostBudget::KeepAlives),
         body: Some(("HostBody", true)),
         outcomes: &[outcome(200, "HostAnswer", "Registered, or still there.")],
         ..change(Endpoint::PutHost, HOST, "put_host", "Register a host, or send its heartbeat")
     },
     Route {
         caller: CallerKind::Host,
+        host_budget: Some(HostBudget::Calls),
         query: &["wait_ms"],
         headers: &[Header::Prefer],
         outcomes: &[outcome(200, "WorkAnswer", "What there is to do, maybe nothing.")],
@@ -115,6 +132,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         caller: CallerKind::Host,
+        host_budget: Some(HostBudget::KeepAlives),
         body: Some(("LeaseBody", true)),
         outcomes: &[
             outcome(200, "LeaseGrantAnswer", "Acquired or renewed."),
@@ -125,19 +143,31 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         headers: &[Header::IfMatchRevision],
         body: Some(("ClaimBody", true)),
-        ..step(Endpoint::ClaimCommand, CLAIM, "claim_command", "Claim a command, or extend the claim")
+        ..step(
+            Endpoint::ClaimCommand,
+            HostBudget::Calls,
+            CLAIM,
+            "claim_command",
+            "Claim a command, or extend the claim",
+        )
     },
     Route {
         body: Some(("BeginBody", true)),
-        ..step(Endpoint::BeginCommand, BEGIN, "begin_command", "Begin to apply a command")
+        ..step(Endpoint::BeginCommand, HostBudget::Calls, BEGIN, "begin_command", "Begin to apply a command")
     },
     Route {
         body: Some(("CompleteBody", true)),
-        ..step(Endpoint::CompleteCommand, COMPLETE, "complete_command", "Report how it went")
+        ..step(Endpoint::CompleteCommand, HostBudget::KeepAlives, COMPLETE, "complete_command", "Report how it went")
     },
     Route {
         body: Some(("BeginBody", true)),
-        ..step(Endpoint::SettleCommand, SETTLE, "settle_command", "Settle what an older lease left")
+        ..step(
+            Endpoint::SettleCommand,
+            HostBudget::KeepAlives,
+            SETTLE,
+            "settle_command",
+            "Settle what an older lease left",
+        )
     },
     Route {
         caller: CallerKind::Operator,
