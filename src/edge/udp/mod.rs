@@ -3,7 +3,7 @@
 //! [`Responder`] is sans-I/O: `(bytes, arrival, now)` give a [`Decision`], and what the lane said to a [`Question`] becomes a
 //! [`Transmit`] by [`Answerer`]. [`UdpNotices`] carries what the store did from the writer to the edge, and [`Indications`]
 //! make of it what hosts and both sides of introductions are told. [`UdpEdge`] owns the sockets and never waits for the lane:
-//! what one system call read is judged, asked of the lane in one pass, and answered by one system call.
+//! what one system call read is judged, asked of the lane in one pass, and then answered.
 
 mod answerer;
 mod budget;
