@@ -302,7 +302,7 @@ fn each_fault_put_in_by_hand_is_caught_and_counted() {
         }
         count += 1;
         let catches = |cell: &&str| !cell.is_empty() && !cell.starts_with("not seen") && !cell.starts_with("not tried");
-        if !cells[1..].iter().any(|cell| catches(&cell)) {
+        if !cells[1..].iter().any(catches) {
             uncaught.push(line.to_owned());
         }
     }
