@@ -7,7 +7,7 @@
 #[allow(dead_code, reason = "each target uses its own part of the shared helpers")]
 #[path = "../tests/admission/support/postgres.rs"]
 mod postgres;
-#[allow(dead_code, reason = "each target uses its own part of the shared helpers")]
+#[allow(dead_code, unreachable_pub, reason = "each target uses its own part of the shared helpers")]
 #[path = "support/report.rs"]
 mod report;
 #[allow(dead_code, reason = "each target uses its own part of the shared helpers")]
