@@ -7,6 +7,12 @@
 #[allow(dead_code, reason = "each target uses its own part of the shared helpers")]
 #[path = "../tests/admission/support/postgres.rs"]
 mod postgres;
+#[allow(dead_code, unreachable_pub, reason = "each target uses its own part of the shared helpers")]
+#[path = "support/report.rs"]
+mod report;
+#[allow(dead_code, reason = "each target uses its own part of the shared helpers")]
+#[path = "../tests/support/say.rs"]
+mod say;
 
 use criterion::{Criterion, Throughput};
 use rendezvous::admission::*;
@@ -48,19 +54,39 @@ fn main() {
     }
     throughput(&mut criterion, &runtime, &stores);
 
-    println!("| what | figure | bar |");
-    println!("|---|---|---|");
-    compare(&runtime, "SQLite", &grouped, &single, 5.0);
+    let mut table = Table::begin();
+    compare(&mut table, &runtime, "SQLite", &grouped, &single, 5.0);
     match &databases {
         Ok([grouped, single]) => {
-            compare(&runtime, "PostgreSQL", grouped, single, 3.0);
+            compare(&mut table, &runtime, "PostgreSQL", grouped, single, 3.0);
             let other = another_process(grouped);
-            wake(&runtime, "PostgreSQL, admitted by another process", grouped, &other);
+            wake(&mut table, &runtime, "PostgreSQL, admitted by another process", grouped, &other);
         }
-        Err(missing) => println!("| PostgreSQL | not run: {missing} | 3.0 |"),
+        Err(missing) => table.row("PostgreSQL", &format!("not run: {missing}"), "3.0 times"),
     }
-    wake(&runtime, "SQLite", &grouped.store, &grouped.store);
-    sweep(&runtime, place.path());
+    wake(&mut table, &runtime, "SQLite", &grouped.store, &grouped.store);
+    sweep(&mut table, &runtime, place.path());
+    table.finish();
+}
+
+/// What was measured, shown row by row, and left as JSON at the end.
+struct Table(Vec<serde_json::Value>);
+
+impl Table {
+    fn begin() -> Self {
+        println!("| what | figure | bar |\n|---|---|---|");
+        Self(Vec::new())
+    }
+
+    fn row(&mut self, what: &str, figure: &str, bar: &str) {
+        println!("| {what} | {figure} | {bar} |");
+        self.0.push(serde_json::json!({"what": what, "figure": figure, "bar": bar}));
+    }
+
+    fn finish(self) {
+        let text = serde_json::json!({"bench": "admission", "rows": self.0}).to_string();
+        std::fs::write(report::results_dir().join("admission.json"), text).expect("the results can be written");
+    }
 }
 
 /// Admissions a second as criterion sees them: an iteration is one admission of each caller, all at once.
@@ -240,15 +266,16 @@ fn rate(runtime: &Runtime, store: &Store) -> f64 {
     })
 }
 
-fn compare(runtime: &Runtime, what: &str, grouped: &Store, single: &Store, bar: f64) {
+fn compare(table: &mut Table, runtime: &Runtime, what: &str, grouped: &Store, single: &Store, bar: f64) {
     let (single, grouped) = (rate(runtime, single), rate(runtime, grouped));
     let ratio = grouped / single;
     let figure = format!("{ratio:.1} times ({grouped:.0}/s against {single:.0}/s)");
-    println!("| {what}: group commit against one commit per command, {CALLERS} callers | {figure} | {bar:.1} times |");
+    let what = format!("{what}: group commit against one commit per command, {CALLERS} callers");
+    table.row(&what, &figure, &format!("{bar:.1} times"));
 }
 
 /// From the admission's answer to the idle worker's, and from the admission's beginning.
-fn wake(runtime: &Runtime, what: &str, worker: &Store, caller: &Store) {
+fn wake(table: &mut Table, runtime: &Runtime, what: &str, worker: &Store, caller: &Store) {
     let worst = runtime.block_on(async {
         let credential =
             Principal::Host(HostPrincipal { name: name("host:eu"), tenants: [tenant()].into(), keys: [key()].into() });
@@ -295,7 +322,7 @@ fn wake(runtime: &Runtime, what: &str, worker: &Store, caller: &Store) {
         worst
     });
     let figure = format!("{:.1} ms at worst of 50", worst.as_secs_f64() * 1e3);
-    println!("| {what}: an idle long poll wakes after the admission | {figure} | 50 ms |");
+    table.row(&format!("{what}: an idle long poll wakes after the admission"), &figure, "50 ms");
 }
 
 /// What a sweep did until it had settled the free commands.
@@ -360,28 +387,20 @@ fn swept(runtime: &Runtime, path: &Path, stuck: u64, later: u64) -> Swept {
     swept
 }
 
-fn sweep(runtime: &Runtime, place: &Path) {
+fn sweep(table: &mut Table, runtime: &Runtime, place: &Path) {
     let full = swept(runtime, &place.join("full.db"), STUCK, LATER);
     let without_later = swept(runtime, &place.join("due.db"), STUCK, 0);
     let half = swept(runtime, &place.join("half.db"), STUCK / 2, LATER);
     let rows = STUCK + LATER + FREE;
     // 5,000 rows a pass.
-    println!(
-        "| sweep: {rows} rows, {FREE} rejectable behind {STUCK} that are not: passes of 5000 rows | {} ({} rows, {:.0} ms) | 11 |",
-        full.passes,
-        full.examined,
-        full.took.as_secs_f64() * 1e3
-    );
+    let figure = format!("{} ({} rows, {:.0} ms)", full.passes, full.examined, full.took.as_secs_f64() * 1e3);
+    let what = format!("sweep: {rows} rows, {FREE} rejectable behind {STUCK} that are not: passes of 5000 rows");
+    table.row(&what, &figure, "11");
     let each = |swept: &Swept| swept.took.as_secs_f64() * 1e6 / swept.examined as f64;
-    println!(
-        "| sweep: time per row examined, {STUCK} against {} rows | {:.2} times ({:.2} against {:.2} µs) | 0.5 to 2.0 |",
-        STUCK / 2,
-        each(&full) / each(&half),
-        each(&full),
-        each(&half)
-    );
-    println!(
-        "| sweep: with {LATER} rows that are not due against without | {:.2} times | 0.5 to 2.0 |",
-        full.took.as_secs_f64() / without_later.took.as_secs_f64()
-    );
+    let (all, half) = (each(&full), each(&half));
+    let what = format!("sweep: time per row examined, {STUCK} against {} rows", STUCK / 2);
+    table.row(&what, &format!("{:.2} times ({all:.2} against {half:.2} µs)", all / half), "0.5 to 2.0");
+    let ratio = full.took.as_secs_f64() / without_later.took.as_secs_f64();
+    let what = format!("sweep: with {LATER} rows that are not due against without");
+    table.row(&what, &format!("{ratio:.2} times"), "0.5 to 2.0");
 }

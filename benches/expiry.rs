@@ -339,8 +339,6 @@ fn main() {
     row("browse_p999_ns", "browsing after it: p99.9, ns", &|m| ns(m.pages.at(0.999)), Some(BAR_BROWSE_NS));
     row("dead_rows", "dead rows shown", &|m| ns(m.dead_rows), Some(0));
     json.push_str("\n]\n");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench-results");
-    std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(format!("{folder}/expiry.json"), json))
+    std::fs::write(support::report::results_dir().join("expiry.json"), json)
         .expect("the results' folder can be written");
 }

@@ -180,23 +180,26 @@ fn main() {
         return one(store, listings.parse().expect("a number of listings"));
     }
     println!("resident bytes a listing, all in; each round of churn replaces one listing in {REPLACED_EVERY}");
-    println!("| store       |  listings | row, JSON |   filled | churn 1 | churn 2 | churn 3 |   bar |");
-    println!("|-------------|-----------|-----------|----------|---------|---------|---------|-------|");
+    println!("| store       |  listings | row, JSON |   filled | ratio | churn 1 | churn 2 | churn 3 |   bar |");
+    println!("|-------------|-----------|-----------|----------|-------|---------|---------|---------|-------|");
     let mut json = String::from("[");
     for listings in SIZES {
-        for store in ["lane", "single_lock"] {
+        let mut baseline = None;
+        for store in ["single_lock", "lane"] {
             let cell = measure_in_a_process(store, listings);
+            // How many times less the lane takes, filled.
+            let ratio = *baseline.get_or_insert(cell[1]) / cell[1];
             let is_barred = store == "lane" && listings == SIZES[2];
             let bar = if is_barred { format!("{BAR_BYTES:.0}") } else { "-".into() };
             println!(
-                "| {store:<11} | {listings:>9} | {:>9.0} | {:>8.1} | {:>7.1} | {:>7.1} | {:>7.1} | {bar:>5} |",
+                "| {store:<11} | {listings:>9} | {:>9.0} | {:>8.1} | {ratio:>5.2} | {:>7.1} | {:>7.1} | {:>7.1} | {bar:>5} |",
                 cell[0], cell[1], cell[2], cell[3], cell[4]
             );
             let comma = if json.len() > 1 { "," } else { "" };
             let _ = write!(
                 json,
                 "{comma}\n  {{\"bench\":\"memory\",\"store\":\"{store}\",\"listings\":{listings},\"row_bytes\":{:.0},\
-                 \"filled\":{:.1},\"churned\":[{:.1},{:.1},{:.1}],\"bar\":{}}}",
+                 \"filled\":{:.1},\"ratio\":{ratio:.3},\"churned\":[{:.1},{:.1},{:.1}],\"bar\":{}}}",
                 cell[0],
                 cell[1],
                 cell[2],
@@ -207,8 +210,6 @@ fn main() {
         }
     }
     json.push_str("\n]\n");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench-results");
-    std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(format!("{folder}/memory.json"), json))
+    std::fs::write(support::report::results_dir().join("memory.json"), json)
         .expect("the results' folder can be written");
 }

@@ -2,6 +2,10 @@
 #![cfg(loom)]
 #![allow(missing_docs, clippy::wildcard_enum_match_arm)]
 
+#[allow(dead_code, reason = "each test target uses its own part of the shared helpers")]
+#[path = "../tests/support/say.rs"]
+mod say;
+
 use loom::model::Builder;
 use rendezvous::clock::Clock;
 use rendezvous::domain::details::DetailsInput;
@@ -62,7 +66,7 @@ pub fn explore(name: &str, preemptions: impl Into<Option<usize>>, model: impl Fn
         model();
     });
     let interleavings = interleavings.load(Ordering::Relaxed);
-    println!("{name}: {interleavings} interleavings");
+    say::say(format_args!("{name}: {interleavings} interleavings"));
     assert!(interleavings > 10, "{name} explored next to nothing");
 }
 

@@ -10,9 +10,11 @@ mod support;
 use rendezvous::domain::*;
 use rendezvous::store::lane::Lane;
 use rendezvous::store::single_lock::SingleLock;
-use rendezvous::store::{BrowseQuery, Store};
+use rendezvous::store::{BrowseQuery, Store, TOGETHER_MAX};
+use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use support::*;
 
 type Baseline = SingleLock<ManualClock>;
@@ -21,9 +23,21 @@ type Variant = Lane<ManualClock>;
 /// Commands of each kind, after which collections have the room that they need.
 const WARM_UP: u32 = 64;
 const COUNTED: u32 = 256;
-/// Details, the scope's map, and room that a table and an index need now and then.
-const BASELINE_REGISTER: u64 = 4;
-const BASELINE_DELETE: u64 = 1;
+/// What one command of a kind that makes, changes or ends something allocates at most: in the baseline, in the lane.
+type Most = (&'static str, u64, u64);
+/// In the baseline: what the record keeps behind a pointer, and room that a table and an index need now and then. In the
+/// lane also the chunk that is copied and the path of nodes above it, and for what is taken away the published root.
+const MOST: [Most; 9] = [
+    ("register", 4, 6),
+    ("delete", 1, 16),
+    ("change details", 1, 6),
+    ("revoke a listing", 8, 18),
+    ("create an attempt", 7, 7),
+    ("bind", 0, 0),
+    ("bind and consume", 4, 4),
+    ("consume", 3, 3),
+    ("close", 1, 1),
+];
 
 /// Submits without an executor of its own: nobody else is at the store, so the first poll answers.
 fn submit<S: Store>(store: &S, command: Command) -> Outcome {
@@ -47,6 +61,8 @@ fn crowded<B: Backend>() -> World<B> {
 /// The most allocations that one of many commands made.
 fn most<B: Backend>(world: &World<B>, mut next: impl FnMut(u32) -> Command) -> u64 {
     let mut most = 0;
+    // What the tests' own observer remembers is not the store's.
+    world.observer.reserve(2 * (WARM_UP + COUNTED) as usize);
     for n in 0..WARM_UP + COUNTED {
         let command = next(n);
         let counted = allocation_counter::measure(|| drop(submit(&world.store, command)));
@@ -102,8 +118,138 @@ fn registrations<B: Backend>() -> u64 {
 
 fn deletions<B: Backend>() -> u64 {
     let world = crowded::<B>();
-    let hosts: Vec<Host> = (0..WARM_UP + COUNTED).map(|n| world.listing(1_000 + u64::from(n))).collect();
+    let hosts: Vec<Host> = (0..WARM_UP + COUNTED).map(|n| world.host(1_000 + u64::from(n))).collect();
+    world.store.tick();
     most(&world, |n| hosts[n as usize].delete())
+}
+
+fn changes<B: Backend>() -> u64 {
+    let world = crowded::<B>();
+    let host = world.host(1);
+    world.store.tick();
+    most(&world, |n| {
+        let details = Some(Box::new(details(&format!("name {n}"))));
+        Command::Renew(Renew { details, ..host.renew(u64::from(n) + 1) })
+    })
+}
+
+fn revocations<B: Backend>() -> u64 {
+    let world = crowded::<B>();
+    let hosts: Vec<Host> = (0..WARM_UP + COUNTED).map(|n| world.host(1_000 + u64::from(n))).collect();
+    world.store.tick();
+    most(&world, |n| revoke(Subject::Listing(hosts[n as usize].id), 60_000, n.into()))
+}
+
+/// Attempts on one host, each of a joiner of its own.
+fn attempts<B: Backend>() -> u64 {
+    let world = crowded::<B>();
+    let host = world.host(1);
+    most(&world, |n| Command::CreateAttempt(Box::new(world.attempt(&host, 1_000 + u64::from(n)))))
+}
+
+/// Attempts that `prepared` has brought so far that `next` makes the last step.
+fn steps<B: Backend>(prepared: impl Fn(&World<B>, &Try), next: impl Fn(&Try, MonoTime) -> Command) -> u64 {
+    let world = crowded::<B>();
+    let host = world.host(1);
+    let attempts: Vec<Try> = (0..WARM_UP + COUNTED).map(|n| world.joins(&host, 1_000 + u64::from(n))).collect();
+    attempts.iter().for_each(|attempt| prepared(&world, attempt));
+    most(&world, |n| next(&attempts[n as usize], world.now()))
+}
+
+fn dear<B: Backend>() -> [u64; MOST.len()] {
+    let bind = |attempt: &Try, now| attempt.bind(Role::Joiner, v4(2, 5_000), now);
+    let host_is_bound = |world: &World<B>, attempt: &Try| drop(world.bind(attempt, Role::Host, v4(1, 4_000)));
+    [
+        registrations::<B>(),
+        deletions::<B>(),
+        changes::<B>(),
+        revocations::<B>(),
+        attempts::<B>(),
+        steps::<B>(|_, _| {}, |attempt, now| Command::Bind(bind(attempt, now))),
+        steps::<B>(host_is_bound, |attempt, now| Command::BindAndConsume(bind(attempt, now))),
+        steps::<B>(World::<B>::bind_both, |attempt, _| attempt.consume()),
+        steps::<B>(|_, _| {}, |attempt, _| attempt.close(attempt.joiner)),
+    ]
+}
+
+/// What is dear is bounded in both stores, kind by kind.
+#[test]
+fn what_makes_changes_and_ends_allocates_little() {
+    let (baseline, lane) = (dear::<Baseline>(), dear::<Variant>());
+    let kinds = MOST.iter().zip(baseline).zip(lane);
+    let figures: Vec<String> = kinds.clone().map(|((most, one), other)| format!("{} {one} {other}", most.0)).collect();
+    say(format_args!("most allocations of one command, baseline and lane: {}", figures.join(", ")));
+    for (((kind, baseline_most, lane_most), baseline), lane) in kinds {
+        assert!(baseline <= *baseline_most, "{kind}: {baseline} in the baseline");
+        assert!(lane <= *lane_most, "{kind}: {lane} in the lane");
+    }
+}
+
+/// Commands that are submitted together cost their answers, for which their caller has room.
+#[test]
+fn a_batch_of_one_caller_allocates_nothing() {
+    let world = crowded::<Variant>();
+    let host = world.host(1);
+    world.store.tick();
+    let (mut commands, mut answers) = (Vec::with_capacity(TOGETHER_MAX), Vec::with_capacity(TOGETHER_MAX));
+    for round in 0..8_u64 {
+        let number = |n: usize| 1_000 + round * 100 + n as u64;
+        let datagram = |n: usize| Command::Presence(presence(&host, v4(1, 4_000), number(n), world.now()));
+        commands.extend((0..TOGETHER_MAX).map(datagram));
+        let counted = allocation_counter::measure(|| assert!(world.store.submit_together(&mut commands, &mut answers)));
+        assert!(answers.drain(..).filter(Result::is_ok).count() == TOGETHER_MAX);
+        assert_eq!(counted.count_total, 0, "round {round}");
+    }
+}
+
+/// Keep-alives that wait for the lane at once, half as many as it keeps tickets for.
+const QUEUED: usize = 32;
+
+/// What the observer's channel allocates where the holder has to wait in it.
+const STOPPED: u64 = 2;
+
+/// Queues a renewal for each host while the lane is held by a deletion, and looks at the answers. Allocations of those who
+/// wait, and of the one that deletes and serves them.
+fn contended(world: &World<Variant>, hosts: &[Host], version: u64) -> (u64, u64) {
+    let victim = world.host(5_000 + version);
+    world.store.tick();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waiting: Vec<_> =
+        hosts.iter().map(|host| Box::pin(world.store.submit(Command::Renew(host.renew(version))))).collect();
+    thread::scope(|threads| {
+        let held = world.observer.hold_next();
+        let holder = threads.spawn(|| allocation_counter::measure(|| drop(submit(&world.store, victim.delete()))));
+        held.wait_entered();
+        let queueing = allocation_counter::measure(|| {
+            assert!(waiting.iter_mut().all(|renewal| renewal.as_mut().poll(&mut context).is_pending()));
+        });
+        assert_eq!(world.store.queued(), (0, hosts.len()));
+        held.release();
+        let serving = holder.join().expect("the holder");
+        let answering = allocation_counter::measure(|| {
+            assert!(
+                waiting.iter_mut().all(|renewal| matches!(renewal.as_mut().poll(&mut context), Poll::Ready(Ok(_))))
+            );
+        });
+        (queueing.count_total + answering.count_total, serving.count_total)
+    })
+}
+
+/// A queued command lies in a ticket that is used again: after the first round neither who waits nor who serves allocates
+/// for it. What the holder allocates is its own deletion's, the same with nobody behind it.
+#[test]
+fn a_contended_lane_allocates_nothing_per_command() {
+    let world = crowded::<Variant>();
+    world.observer.reserve(1_000);
+    let hosts: Vec<Host> = (0..QUEUED as u64).map(|owner| world.host(owner)).collect();
+    let (first, _) = contended(&world, &hosts, 1);
+    assert!(first > 0, "the first tickets are made");
+    for version in 2..6 {
+        let (_, alone) = contended(&world, &[], version);
+        let (waiting, serving) = contended(&world, &hosts, version);
+        assert_eq!(waiting, 0, "those who wait");
+        assert!(serving <= alone + STOPPED, "{serving} by the holder, {alone} where nobody waits");
+    }
 }
 
 #[test]
@@ -114,14 +260,6 @@ fn the_baseline_keeps_alive_without_allocating() {
     assert_eq!(repeated_presences::<Baseline>(), 0, "an identical datagram");
     assert_eq!(sweeps::<Baseline>(), 0, "an idle sweep");
     assert_eq!(lease_queries::<Baseline>(), 1, "the list of endpoints in the answer");
-}
-
-/// What a listing keeps is made once: its details behind a pointer, now and then room in a table or an index.
-#[test]
-fn the_baseline_creates_and_deletes_with_few_allocations() {
-    let (register, delete) = (registrations::<Baseline>(), deletions::<Baseline>());
-    assert!(register <= BASELINE_REGISTER, "{register} allocations for a registration");
-    assert!(delete <= BASELINE_DELETE, "{delete} allocations for a deletion");
 }
 
 /// A command lies in its future, and the writer's buffers are kept: an idle lane allocates no more than the baseline.

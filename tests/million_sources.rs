@@ -1,8 +1,12 @@
 //! A million sources, and no more memory than for one (cases Q9, S12): what the edges keep by source has a fixed size.
 //!
 //! Counted are bytes that were allocated and not given back, on the one thread that serves. The HTTP edge's tables are not
-//! public; `case_q9_a_million_sources...` in `src/edge/http/limiter.rs` and `src/edge/http/connection.rs` count theirs.
+//! public; the tests `case_q9_...` in `src/edge/http/limiter.rs` and `src/edge/http/registry.rs` count theirs.
 #![cfg(feature = "server")]
+
+#[allow(dead_code, reason = "each test target uses its own part of the shared helpers")]
+#[path = "support/say.rs"]
+mod say;
 
 use rendezvous::credentials::{InstanceKey, REALM, long_term_key, presence_username};
 use rendezvous::domain::{InstanceId, ListingId, MonoTime};
@@ -73,6 +77,7 @@ fn case_s12_a_million_unproven_sources_leave_no_memory() {
             }
         }
     });
+    say::say(format_args!("{SOURCES} unproven sources, {answered} answers: {left} bytes left"));
     assert_eq!(left, 0, "bytes that are left");
     assert!(answered >= SOURCES, "who pays for its answer by its length gets one: {answered}");
 }
@@ -104,6 +109,7 @@ fn case_s12_proven_sources_share_one_table() {
             proven += u32::from(matches!(responder.receive(&request, arrival(source(n)), at(n)), Decision::Ask(_)));
         }
     });
+    say::say(format_args!("{proven} proven sources: {left} bytes, of {PROVEN_BYTES_MAX} at most"));
     assert_eq!(proven, PROVEN);
     assert!((1..=PROVEN_BYTES_MAX).contains(&left), "{left} bytes");
 }

@@ -1,6 +1,11 @@
 //! House rules that a compiler does not hold: layers point down, files stay readable, documents tell of what exists.
 #![allow(missing_docs)]
 
+#[allow(dead_code, reason = "each test target uses its own part of the shared helpers")]
+#[path = "support/say.rs"]
+mod say;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -223,29 +228,97 @@ fn case_s13_secrets_are_compared_in_constant_time() {
     assert_none(&hits, "a comparison that tells how much of a secret was right");
 }
 
-/// Every test that the threat model names, exists: a promise without its test is only a hope.
+/// Whether a word in back quotes is a test's name, perhaps with the module it stands in: `name_of_a_test`, `module::name_of_it`.
+fn is_test(word: &str) -> bool {
+    let name = word.rsplit("::").next().unwrap_or(word);
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    name.matches('_').count() > 1 && word.replace("::", "").chars().all(is_plain)
+}
+
+/// Every function of the product, the tests and the models, with the name of the file it stands in.
+fn functions() -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    for path in ["src", "tests", "loom-tests"].iter().flat_map(|folder| files(folder, ".rs")) {
+        let module = Path::new(&path).file_stem().expect("a file").to_string_lossy().into_owned();
+        for rest in read(&path).split("fn ").skip(1) {
+            let name: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            found.insert((module.clone(), name));
+        }
+    }
+    found
+}
+
+/// Every test that these documents name, exists: a promise or a fault without its test is only a hope.
 #[test]
-fn the_threat_model_names_tests_that_exist() {
-    let code: String =
-        ["src", "tests"].iter().flat_map(|folder| files(folder, ".rs")).map(|path| read(&path)).collect();
-    let exists = |name: &str| {
-        let definition = format!("fn {name}");
-        code.split(&definition)
-            .skip(1)
-            .any(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_'))
+fn documents_name_tests_that_exist() {
+    let functions = functions();
+    let exists = |word: &str| match word.rsplit_once("::") {
+        Some((module, name)) => functions.contains(&(module.to_owned(), name.to_owned())),
+        None => functions.iter().any(|(_, name)| name == word),
     };
+    let mut missing = Vec::new();
+    for (document, least) in [("docs/threat-model.md", 50), ("docs/testing.md", 100), ("docs/concurrency.md", 10)] {
+        let text = read(document);
+        let named: Vec<_> = text.split('`').skip(1).step_by(2).filter(|word| is_test(word)).collect();
+        assert!(named.len() > least, "{document}: only {} tests are named", named.len());
+        let absent = named.into_iter().filter(|word| !exists(word));
+        missing
+            .extend(absent.map(|word| format!("{document}: `{word}`: no such function in src, tests or loom-tests")));
+    }
+    assert_none(&missing, "a document names a test that is not there; was it renamed?");
+}
+
+#[test]
+fn each_line_of_the_threat_model_has_its_test() {
     let text = read("docs/threat-model.md");
-    let is_test = |name: &&str| {
-        name.matches('_').count() > 1 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-    };
-    let named: Vec<_> = text.split('`').skip(1).step_by(2).filter(is_test).collect();
-    assert!(named.len() > 50, "{} tests are named", named.len());
-    let missing: Vec<_> = named.into_iter().filter(|name| !exists(name)).map(str::to_owned).collect();
-    assert_none(&missing, "a claim without its test");
-    let bare = text.lines().filter(|line| line.starts_with("| ") && line.split(" | ").count() >= 3);
-    let bare: Vec<_> =
-        bare.filter(|line| !line.contains('`') && !line.contains("shown by")).map(str::to_owned).collect();
-    assert_none(&bare, "a line without a test");
+    let promises = text.lines().filter(|line| line.starts_with("| ") && line.split(" | ").count() >= 3);
+    let (shown, bare): (Vec<&str>, Vec<&str>) =
+        promises.partition(|line| line.contains('`') || line.contains("shown by"));
+    assert_none(&bare.into_iter().map(str::to_owned).collect::<Vec<_>>(), "a line without a test");
+    let said = figure("promises to each kind of attacker");
+    // The first line of each table names its columns.
+    let count = shown.iter().filter(|line| !line.contains("shown by")).count();
+    say::say(format_args!("{count} promises of the threat model, each with a test that exists"));
+    assert_eq!(
+        count, said,
+        "docs/threat-model.md has {count} promises, docs/reliability.md says {said}: write {count} there"
+    );
+}
+
+/// Each fault that was put in by hand has somebody who catches it, and docs/reliability.md says how many there are.
+#[test]
+fn each_fault_put_in_by_hand_is_caught_and_counted() {
+    let text = read("docs/testing.md");
+    let (mut is_fault, mut count, mut uncaught) = (false, 0, Vec::new());
+    for line in text.lines() {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        if !line.starts_with('|') || line.starts_with("|--") {
+            is_fault &= line.starts_with('|');
+            continue;
+        }
+        if !is_fault {
+            is_fault = cells[0] == "fault";
+            continue;
+        }
+        count += 1;
+        let catches = |cell: &&str| !cell.is_empty() && !cell.starts_with("not seen") && !cell.starts_with("not tried");
+        if !cells[1..].iter().any(catches) {
+            uncaught.push(line.to_owned());
+        }
+    }
+    assert_none(&uncaught, "a fault that nothing catches: say so below its table, not in it");
+    let said = figure("faults put in by hand");
+    say::say(format_args!("{count} faults, each with who catches it"));
+    assert_eq!(count, said, "docs/testing.md has {count} faults, docs/reliability.md says {said}: write {count} there");
+}
+
+/// The number with which the figure of a row of docs/reliability.md begins.
+fn figure(row: &str) -> usize {
+    let text = read("docs/reliability.md");
+    let line = text.lines().find(|line| line.starts_with(&format!("| {row}")));
+    let cell = line.and_then(|line| line.split(" | ").nth(1)).unwrap_or_else(|| panic!("no row {row:?}"));
+    let digits = cell.chars().filter(|c| *c != ',').take_while(char::is_ascii_digit).collect::<String>();
+    digits.parse().unwrap_or_else(|_| panic!("the figure of {row:?} begins with no number: {cell}"))
 }
 
 #[test]

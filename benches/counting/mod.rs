@@ -1,20 +1,30 @@
 //! The paths whose instructions are counted. Each prepares what it needs for the most repetitions, whatever is asked of
 //! it, and then repeats: so that nothing but the repetitions differs between two runs.
 
+mod attempts;
+
 use crate::edges::udp::{Host, Served, answer_of};
 use crate::support::browsing::{HALF, Queries, filter, touch};
 use crate::support::{self, Random};
 use rendezvous::clock::Clock;
-use rendezvous::domain::{Command, MonoTime, WallTime};
+use rendezvous::domain::{Command, Limits, MonoTime, ReplayKey, Revoke, Subject, WallTime};
 use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::{BrowseQuery, NoObserver, Store};
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Listings at the start; enough for trees of several levels in the table of scopes and short to prepare.
 const LISTINGS: u64 = 4_000;
 /// Hosts that take turns in sending datagrams.
 const HOSTS: usize = 200;
+
+/// Datagrams of a batch.
+const TOGETHER: usize = 16;
+/// Records that one transition cleans up at most.
+const SLICE: usize = 64;
+/// The shortest lease.
+const SHORT_MS: u64 = 1_000;
 
 /// One path.
 pub(crate) struct Path {
@@ -25,7 +35,7 @@ pub(crate) struct Path {
     pub(crate) run: fn(usize, usize),
 }
 
-pub(crate) const PATHS: [Path; 9] = [
+pub(crate) const PATHS: [Path; 14] = [
     Path { name: "browse a page of 50", repetitions: 4_000, run: browse },
     Path { name: "browse through the thread's cache", repetitions: 4_000, run: browse_cached },
     Path { name: "browse 80 rows with a filter", repetitions: 400, run: browse_filtered },
@@ -34,17 +44,25 @@ pub(crate) const PATHS: [Path; 9] = [
     Path { name: "register", repetitions: 1_000, run: register },
     Path { name: "delete, published", repetitions: 500, run: delete },
     Path { name: "change details, tick, published", repetitions: 500, run: change },
+    Path { name: "revoke one, published", repetitions: 500, run: revoke },
+    Path { name: "create an attempt", repetitions: 1_000, run: attempts::create },
+    Path { name: "bind and consume, introduced", repetitions: 1_000, run: attempts::introduce },
+    Path { name: "sweep of a full slice", repetitions: 50, run: sweep },
+    Path { name: "16 presences together", repetitions: 200, run: together },
     Path { name: "answer a presence datagram", repetitions: 1_000, run: datagram },
 ];
 
-/// A clock that stands: under valgrind a real one would run ahead of the work, and ends and ticks would come in between.
+/// A clock that stands where it was put: under valgrind a real one would run ahead of the work, and ends and ticks would come
+/// in between.
 struct StillClock;
 
 const NOW: MonoTime = MonoTime(1_000_000_000);
+/// Its time, in nanoseconds.
+static TIME: AtomicU64 = AtomicU64::new(NOW.0);
 
 impl Clock for StillClock {
     fn mono(&self) -> MonoTime {
-        NOW
+        MonoTime(TIME.load(Ordering::Relaxed))
     }
 
     fn wall(&self) -> WallTime {
@@ -56,7 +74,12 @@ type StillLane = Lane<StillClock>;
 
 /// A lane with room for `more` listings.
 fn lane(more: usize) -> StillLane {
-    let limits = support::limits(LISTINGS as u32 + more as u32);
+    let limits = Limits {
+        attempts: 1_000 + more as u32,
+        revocations: 1_000 + more as u32,
+        replay: 1_000 + more as u32,
+        ..support::limits(LISTINGS as u32 + more as u32)
+    };
     let lane = Lane::new(limits, LaneSettings::default(), StillClock, Arc::new(NoObserver)).expect("valid limits");
     for n in 0..LISTINGS {
         submit(&lane, support::register(n));
@@ -132,6 +155,49 @@ fn delete(most: usize, repetitions: usize) {
     let lane = lane(0);
     repeat(&lane, (0..most as u64).map(|n| support::delete(n * 7 % LISTINGS)).collect(), repetitions);
     std::mem::forget(lane);
+}
+
+fn revoke(most: usize, repetitions: usize) {
+    let lane = lane(most);
+    let revocation = |n: u64| {
+        let subject = Subject::Listing(support::listing_id(n * 7 % LISTINGS));
+        Command::Revoke(Revoke { subject, ttl: support::ttl(3_600_000), once: ReplayKey(n.into()) })
+    };
+    repeat(&lane, (0..most as u64).map(revocation).collect(), repetitions);
+    std::mem::forget(lane);
+}
+
+/// Leases that end in one nanosecond, taken out by sweeps of as many as one transition may; their records go with them.
+fn sweep(most: usize, repetitions: usize) {
+    let dead = (most * SLICE) as u64;
+    let lane = lane(dead as usize);
+    for n in LISTINGS..LISTINGS + dead {
+        let mut command = support::register(n);
+        if let Command::Register(register) = &mut command {
+            register.ttl = support::ttl(SHORT_MS);
+        }
+        submit(&lane, command);
+    }
+    TIME.store(NOW.plus_ms(SHORT_MS).0, Ordering::Relaxed);
+    for _ in 0..repetitions {
+        submit(&lane, Command::Sweep);
+    }
+    std::mem::forget(lane);
+}
+
+/// What one system call read, asked of the lane at once.
+fn together(most: usize, repetitions: usize) {
+    let lane = lane(0);
+    let number = |n: usize, of: usize| (n * TOGETHER + of) as u64;
+    let datagram = |n, of| support::presence(number(n, of) * 7 % LISTINGS, 2 + number(n, of), NOW);
+    let mut batches: Vec<Vec<Command>> = (0..most).map(|n| (0..TOGETHER).map(|of| datagram(n, of)).collect()).collect();
+    let mut answers = Vec::with_capacity(TOGETHER);
+    for batch in batches.iter_mut().take(repetitions) {
+        assert!(lane.submit_together(batch, &mut answers), "nobody else is there");
+        assert!(black_box(&answers).iter().all(Result::is_ok));
+        answers.clear();
+    }
+    std::mem::forget((lane, batches));
 }
 
 fn change(most: usize, repetitions: usize) {

@@ -14,6 +14,8 @@ use std::task::{Context, Waker};
 const A: &str = "a";
 
 /// Callers whose tickets go back to the same pool: each answer belongs to the command that was asked, and none is lost.
+/// Fails when `Tickets::take` leaves a kept ticket's old state in place, or when `Submit::look_at` gives a ticket back that
+/// is not answered yet and `Tickets::take` does not ask who still holds it.
 #[test]
 fn tickets_change_hands() {
     explore("tickets_change_hands", 2, || {
@@ -33,7 +35,8 @@ fn tickets_change_hands() {
 }
 
 /// K1 with a pool of tickets: a caller goes away, perhaps after its command has started, and asks again at once. The
-/// answer to the command that it gave up is never the answer to the next one, and neither is the next one lost.
+/// answer to the command that it gave up is never the answer to the next one, and neither is the next one lost. Fails when
+/// dropping `Submit` gives its ticket back and `Tickets::take` does not ask who still holds it.
 #[test]
 fn a_given_up_ticket_answers_nobody() {
     explore("a_given_up_ticket_answers_nobody", 3, || {
@@ -56,7 +59,8 @@ fn a_given_up_ticket_answers_nobody() {
 }
 
 /// J1 with a pool of tickets: once a caller was told that the store is unavailable, each later answer says so too, and
-/// none of its tickets waits for ever.
+/// none of its tickets waits for ever. Fails when `Lane::guard` forgets that there was a panic, or `Lane::batch` leaves the
+/// tickets unanswered that were in the batch with it.
 #[test]
 fn a_dead_lane_answers_every_ticket() {
     loom_tests::silence_the_bomb();

@@ -10,6 +10,8 @@
 )]
 
 #[allow(dead_code, reason = "each test target uses its own part of the shared helpers")]
+#[path = "../support/say.rs"]
+mod say;
 mod support;
 
 /// Instantiates tests for the stores that are named.

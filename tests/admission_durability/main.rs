@@ -10,6 +10,8 @@
 
 mod check;
 mod load;
+#[path = "../support/say.rs"]
+mod say;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -20,8 +22,6 @@ use std::time::Duration;
 
 /// Kills of a run that nobody asked to be longer.
 const KILLS: u64 = 30;
-/// Set where a missing tool is a failure, as in CI.
-const REQUIRE: &str = "RENDEZVOUS_REQUIRE_TOOLS";
 
 fn kills() -> u64 {
     let asked = std::env::var("RENDEZVOUS_ADMISSION_KILLS").ok();
@@ -113,7 +113,7 @@ fn killed(disk: &Disk, round: u64) -> Acknowledged {
 }
 
 /// Kills the load again and again over one store that grows, and looks at it after each time.
-fn survives(disk: &Disk, kills: u64) {
+fn survives(disk: &Disk, what: &str, kills: u64) {
     let mut all = Acknowledged::new();
     for round in 0..kills {
         let acknowledged = killed(disk, round);
@@ -126,12 +126,12 @@ fn survives(disk: &Disk, kills: u64) {
         let expected = if round + 1 == kills { &all } else { &acknowledged };
         check::everything_is_there(&disk.live().join("admission.db"), expected, round);
     }
-    println!("{kills} kills, {} acknowledged admissions, all there", all.len());
+    say::say(format_args!("{kills} {what}, {} acknowledged admissions, all there", all.len()));
 }
 
 #[test]
 fn acknowledged_admissions_survive_sigkill() {
-    survives(&Disk::new(None), kills());
+    survives(&Disk::new(None), "kills", kills());
 }
 
 #[test]
@@ -146,12 +146,9 @@ fn acknowledged_admissions_survive_power_loss() {
         .args(["-ldl", "-lpthread"])
         .status();
     if !built.is_ok_and(|status| status.success()) {
-        let required = std::env::var(REQUIRE).is_ok_and(|value| value == "1");
-        assert!(!required, "{REQUIRE}=1 and the storage shim could not be built");
-        println!("not run: no C compiler for the storage shim");
-        return;
+        return say::not_run("no C compiler for the storage shim");
     }
-    survives(&Disk::new(Some(shim)), kills());
+    survives(&Disk::new(Some(shim)), "losses of power", kills());
 }
 
 /// The other end of [`killed`]; without being asked it has nothing to do.

@@ -19,6 +19,9 @@ mod actors;
 mod flaky;
 mod model;
 mod rng;
+#[allow(dead_code, reason = "each test target uses its own part of the shared helpers")]
+#[path = "../support/say.rs"]
+mod say;
 mod schedule;
 
 #[allow(dead_code, reason = "each test target uses its own part of the shared helpers")]
@@ -38,7 +41,7 @@ fn number(variable: &str) -> Option<u64> {
 #[test]
 fn seeded_schedules_keep_every_invariant() {
     if let Some(seed) = number("RENDEZVOUS_ADMISSION_SEED") {
-        println!("{:?}", simulate(seed, true));
+        say::say(format_args!("{:?}", simulate(seed, true)));
         return;
     }
     let seeds = number("RENDEZVOUS_ADMISSION_SEEDS").unwrap_or(SEEDS);
@@ -61,7 +64,7 @@ fn seeded_schedules_keep_every_invariant() {
     });
     let mut sum = Report::default();
     reports.into_iter().for_each(|report| sum += report);
-    println!("{seeds} seeds: {sum:?}");
+    say::say(format_args!("{seeds} seeds: {sum:?}"));
     // A schedule in which nothing happens proves nothing.
     if seeds >= 1_000 {
         sum.assert_everything_happened();

@@ -29,7 +29,7 @@ use history::{Honest, Workload, record};
 use planted::{Hasty, Stale};
 use rendezvous::store::lane::Lane;
 use rendezvous::store::single_lock::SingleLock;
-use support::{Backend, ManualClock};
+use support::{Backend, ManualClock, say};
 
 /// Histories of each kind, where the environment does not say.
 const ROUNDS: u64 = 30;
@@ -41,46 +41,51 @@ fn rounds() -> u64 {
     asked.map_or(ROUNDS, |text| text.parse().expect("a number of rounds"))
 }
 
-fn short_histories<B: Backend>() {
+/// Long histories are fewer.
+fn long_rounds() -> u64 {
+    rounds().div_ceil(5)
+}
+
+fn short_histories<B: Backend>(store: &str) {
     let mut operations = 0;
     for seed in 0..rounds() {
         let history = record(&Honest::<B>::new(), Workload::cell(seed));
         operations += history.calls.len();
         assert!(cell::is_linearizable(&history), "round {seed}: no order explains this history: {history:#?}");
     }
-    println!("{operations} operations in {} histories have an order", rounds());
+    say(format_args!("{operations} operations in {} histories of {store} have an order", rounds()));
 }
 
-fn long_histories<B: Backend>() {
+fn long_histories<B: Backend>(store: &str) {
     let mut operations = 0;
-    for seed in 0..rounds().div_ceil(5) {
+    for seed in 0..long_rounds() {
         let history = record(&Honest::<B>::new(), Workload::crowd(seed));
         operations += history.calls.len();
         if let Err(why) = replay::check(&history) {
             panic!("round {seed}: {why}");
         }
     }
-    println!("{operations} operations are what their commits say");
+    say(format_args!("{operations} operations in {} histories of {store} are what their commits say", long_rounds()));
 }
 
 #[test]
 fn short_histories_of_the_lane_have_an_order() {
-    short_histories::<Lane<ManualClock>>();
+    short_histories::<Lane<ManualClock>>("the lane");
 }
 
 #[test]
 fn short_histories_of_the_single_lock_have_an_order() {
-    short_histories::<SingleLock<ManualClock>>();
+    short_histories::<SingleLock<ManualClock>>("the single lock");
 }
 
 #[test]
 fn long_histories_of_the_lane_are_what_their_commits_say() {
-    long_histories::<Lane<ManualClock>>();
+    long_histories::<Lane<ManualClock>>("the lane");
 }
 
 #[test]
 fn long_histories_of_the_single_lock_are_what_their_commits_say() {
-    long_histories::<SingleLock<ManualClock>>();
+    long_histories::<SingleLock<ManualClock>>("the single lock");
 }
 
 #[test]

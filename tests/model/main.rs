@@ -20,7 +20,7 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use std::cell::RefCell;
 use std::env;
 
-/// Scripts in a run that names no number: about twenty seconds on one core.
+/// Scripts in a run that names no number: about ten seconds of CPU.
 const CASES_DEFAULT: u32 = 600;
 /// Steps of the longest script.
 const STEPS_MAX: usize = 160;
@@ -31,7 +31,7 @@ fn model_and_both_stores_agree() {
         .ok()
         .map_or(CASES_DEFAULT, |text| text.parse().expect("RENDEZVOUS_MODEL_CASES is a number of scripts"));
     let seed = seed();
-    println!("model: {cases} scripts, repeat with PROPTEST_RNG_SEED={seed}");
+    support::say(format_args!("model: {cases} scripts, repeat with PROPTEST_RNG_SEED={seed}"));
     let config = Config {
         cases,
         rng_seed: proptest::test_runner::RngSeed::Fixed(seed),
@@ -48,7 +48,7 @@ fn model_and_both_stores_agree() {
     });
     match result {
         Ok(()) if cases >= CASES_DEFAULT => met.into_inner().check(),
-        Ok(()) => println!("model: {:?}", met.into_inner()),
+        Ok(()) => support::say(format_args!("model: {:?}", met.into_inner())),
         Err(TestError::Abort(reason)) => panic!("aborted: {reason}"),
         Err(TestError::Fail(reason, (sequence_optional, ops))) => {
             let script: String = ops.iter().map(|op| format!("\n  {op:?}")).collect();

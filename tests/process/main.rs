@@ -23,6 +23,8 @@ mod polls;
 #[path = "../admission/support/postgres.rs"]
 mod postgres;
 mod retries;
+#[path = "../support/say.rs"]
+mod say;
 mod secrets;
 mod server;
 mod sigkill;

@@ -2,6 +2,7 @@
 
 use crate::child::{Process, rendezvous, until};
 use crate::http::{Connection, request};
+use crate::say::not_run;
 use crate::server::{OPERATOR_KEY, Server, file};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -15,14 +16,9 @@ fn tool(name: &str) -> Option<PathBuf> {
     let folders = path.split(':').chain(["/usr/sbin", "/sbin"]);
     let found = folders.map(|folder| Path::new(folder).join(name)).find(|program| program.is_file());
     if found.is_none() {
-        not_run(&format!("{name} is not installed"));
+        not_run(format_args!("{name} is not installed"));
     }
     found
-}
-
-fn not_run(reason: &str) {
-    println!("not run: {reason}");
-    assert!(std::env::var_os("RENDEZVOUS_REQUIRE_TOOLS").is_none(), "{reason}");
 }
 
 /// A folder with `cert.pem` and `key.pem` of its own authority.

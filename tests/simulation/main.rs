@@ -39,6 +39,7 @@ use plan::Plan;
 use report::Report;
 use shrink::{explain, run, shrink};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use support::say;
 
 /// Seeds of a run that nobody asked to be longer.
 const SEEDS: u64 = 2_000;
@@ -51,7 +52,7 @@ fn number(variable: &str) -> Option<u64> {
 fn seeded_runs_keep_every_rule() {
     if let Some(seed) = number("RENDEZVOUS_SIMULATION_SEED") {
         match run(&Plan::of(seed), true) {
-            Ok(report) => println!("{report:?}"),
+            Ok(report) => say(format_args!("{report:?}")),
             Err(failure) => panic!("{}", explain(seed, failure)),
         }
         return;
@@ -84,7 +85,7 @@ fn seeded_runs_keep_every_rule() {
         let reports: Vec<_> = running.into_iter().map(|worker| worker.join()).collect();
         reports.into_iter().for_each(|report| sum += report.expect("a rule was broken, see above"));
     });
-    println!("{seeds} seeds: {sum:?}");
+    say(format_args!("{seeds} seeds: {sum:?}"));
     if seeds >= SEEDS {
         sum.assert_everything_happened();
     }

@@ -5,6 +5,16 @@
 use crate::rng::Rng;
 use std::collections::BTreeSet;
 
+/// One seed in so many has a crowd and a long day: what shows only with many at once, or late.
+const LARGE_EVERY: u64 = 50;
+/// Its hosts, and its joiners.
+const LARGE_SIDE: usize = 12;
+const LARGE_STEPS: usize = 100;
+
+fn is_large(seed: u64) -> bool {
+    seed % LARGE_EVERY == LARGE_EVERY - 1
+}
+
 /// Everything about one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -132,8 +142,9 @@ impl Plan {
     /// What `seed` decides.
     pub(crate) fn of(seed: u64) -> Self {
         let rng = Rng::new(seed);
-        let knobs = Knobs::draw(&rng);
-        let steps = (0..10 + rng.below(13) as usize).map(|number| Step {
+        let knobs = Knobs::draw(&rng, is_large(seed));
+        let few = 10 + rng.below(13) as usize;
+        let steps = (0..if is_large(seed) { LARGE_STEPS } else { few }).map(|number| Step {
             number,
             pass: pass(&rng),
             act: act(&rng, &knobs),
@@ -149,14 +160,16 @@ impl Knobs {
         self.hosts + self.joiners
     }
 
-    fn draw(rng: &Rng) -> Self {
+    fn draw(rng: &Rng, is_large: bool) -> Self {
         let calm = rng.chance(200);
         let fault = |most: u64| if calm { 0 } else { rng.below(most) };
         // Mostly one or two: three cost three times the datagrams and seldom show more.
-        let hosts = 1 + rng.below(5) as usize / 2;
+        let few = 1 + rng.below(5) as usize / 2;
+        let hosts = if is_large { LARGE_SIDE } else { few };
+        let few = 1 + rng.below(6) as usize / 2;
         Self {
             hosts,
-            joiners: 1 + rng.below(6) as usize / 2,
+            joiners: if is_large { LARGE_SIDE } else { few },
             lost: fault(350),
             doubled: fault(300),
             delay_ms: 1 + fault(400),

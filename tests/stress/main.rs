@@ -111,7 +111,8 @@ impl<B: Backend> Stress<B> {
             self.is_over.store(true, Ordering::SeqCst);
         });
         let (commands, pages) = (self.commands.load(Ordering::Relaxed), self.pages.load(Ordering::Relaxed));
-        println!("{commands} commands, {pages} pages, commit {}", self.world.store_commit());
+        let commit = self.world.store_commit();
+        say(format_args!("{commands} commands, {pages} pages, commit {commit}"));
         assert!(commands > 1_000 && pages > 100, "next to nothing happened");
     }
 

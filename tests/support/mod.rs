@@ -7,6 +7,7 @@ mod clock;
 mod exec;
 mod name;
 mod observer;
+mod say;
 mod world;
 
 pub(crate) use browse::{Page, Row};
@@ -15,4 +16,5 @@ pub(crate) use clock::ManualClock;
 pub(crate) use exec::{Polled, Raise, block_on, poll_once, telling, together};
 pub(crate) use name::{name, parse_name};
 pub(crate) use observer::Recorder;
+pub(crate) use say::say;
 pub(crate) use world::{Backend, LaneShape, World};

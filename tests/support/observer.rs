@@ -55,6 +55,11 @@ impl Recorder {
         self.panics_next.store(true, Ordering::SeqCst);
     }
 
+    /// Makes room for `more` events, for those who count allocations.
+    pub(crate) fn reserve(&self, more: usize) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).reserve(more);
+    }
+
     /// The events so far, which are forgotten.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock().unwrap_or_else(PoisonError::into_inner))

@@ -1,4 +1,5 @@
-//! The edge without sockets, for the targets in `tests/fuzz`: the shipped connection over any stream, and the cursor's codec.
+//! The edge without sockets, for the targets in `tests/fuzz`: the shipped connection over any stream, the header of a proxy,
+//! and the cursor's codec.
 
 use super::call::Link;
 use super::connection::Connection;
@@ -6,6 +7,7 @@ use super::cursor::CursorQuery;
 use super::edge::Edge;
 use super::express::Express;
 use super::http1::serve_with;
+use super::proxy_protocol::{self, Client};
 use super::registry::Registry;
 use super::settings::HttpSettings;
 use crate::domain::{ListingId, Source};
@@ -44,6 +46,17 @@ impl Wire {
     pub fn connections(&self) -> usize {
         self.registry.open()
     }
+}
+
+/// Whom the PROXY header at the start of `bytes` speaks for (nobody but the proxy where there is no address), and how many
+/// bytes it took; `None` for a header that is refused or cut off.
+pub async fn proxy_header(bytes: &[u8]) -> Option<(Option<IpAddr>, usize)> {
+    let mut rest = bytes;
+    let client = match proxy_protocol::read(&mut rest).await.ok()?.ok()? {
+        Client::Proxy => None,
+        Client::At(address) => Some(address),
+    };
+    Some((client, bytes.len() - rest.len()))
 }
 
 /// The cursor of the page after `position`.

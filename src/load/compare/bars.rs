@@ -226,6 +226,6 @@ fn notes(options: &Options, cores: Cores, others: f64) -> Vec<String> {
             options.listings,
             congestion_control(),
         ),
-        "dpmaster: heartbeat cycles on one core as measured on another day, without authentication.".to_owned(),
+        "dpmaster: 125,000 heartbeat cycles a second of one core, without authentication; a stated figure, not run here.".to_owned(),
     ]
 }

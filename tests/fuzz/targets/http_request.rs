@@ -1,7 +1,9 @@
-//! Bytes of one HTTP connection through the shipped edge, hyper and all, down to the store and back, in two worlds that
-//! differ in one thing: in one the short way answers plain browses. Nobody may see which.
+//! Bytes of one HTTP connection through the shipped edge, hyper and all, down to both planes' stores and back, in two worlds
+//! that differ in one thing: in one the short way answers plain browses. Nobody may see which.
 #![no_main]
 
+#[path = "../world/plane.rs"]
+mod plane;
 #[path = "../world/mod.rs"]
 mod world;
 
@@ -12,7 +14,7 @@ use rendezvous::edge::http::fuzzing::Wire;
 use rendezvous::edge::http::{
     BrowsePolicy, HttpSettings, JwtAlgorithm, JwtKey, JwtVerifier, KeyFingerprint, TenantSettings,
 };
-use rendezvous::service::{Caller, Service};
+use rendezvous::service::{Ask, Caller, Service};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -26,6 +28,8 @@ const INPUT_MAX: usize = 4_096;
 const ROOM: usize = 1 << 20;
 /// Turns of the server between two arrivals: it reads, asks the idle lane and answers in one.
 const TURNS: usize = 4;
+/// In the order of their ids.
+const TENANTS: [&str; 2] = ["demo", "closed"];
 const OPERATOR: &str = "operator-key-of-the-fuzzer";
 const JWT_SECRET: &str = "0123456789abcdef0123456789abcdef";
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
@@ -108,12 +112,13 @@ fn is_status(line: &str) -> bool {
 fn settings() -> HttpSettings {
     let jwt = || JwtVerifier::new(JwtAlgorithm::Hs256, &JwtKey::Secret(Secret::new(JWT_SECRET)), None).ok();
     let tenant = |name: &str, browse| TenantSettings { name: name.into(), browse, guests: false, jwt: jwt() };
-    let tenants = vec![tenant("demo", BrowsePolicy::Public), tenant("closed", BrowsePolicy::Principal)];
+    let tenants = vec![tenant(TENANTS[0], BrowsePolicy::Public), tenant(TENANTS[1], BrowsePolicy::Principal)];
     let listen = "127.0.0.1:0".parse().expect("an address");
     let mut settings = HttpSettings::new(listen, tenants, world::keys().guest_tokens);
     settings.operators = vec![KeyFingerprint::of(&Secret::new(OPERATOR))];
     // Their tables are hashed by a secret of the process.
     settings.rates = None;
+    settings.commands = Some(plane::commands(&TENANTS));
     settings
 }
 
@@ -129,7 +134,7 @@ async fn populate(service: &Arc<Service>, clock: &ManualClock) {
             sequence: Some(1),
             nonce_issued: clock.now(),
         };
-        service.presence(presence).await.expect("room");
+        service.ask(Ask::Presence(presence)).await.expect("room");
     }
     service.tick();
 }

@@ -3,6 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use rendezvous::wire::commands::{
+    BeginBody, ClaimBody, CompleteBody, CreateSessionBody, HostBody, LeaseBody, SendCommandBody,
+};
 use rendezvous::wire::request::{
     AdmissionBody, AttemptBody, DrainBody, OutcomeBody, RegisterBody, RenewBody, RevocationBody,
 };
@@ -21,6 +24,13 @@ fuzz_target!(|data: &[u8]| {
     judge::<OutcomeBody>(data);
     judge::<RevocationBody>(data);
     judge::<DrainBody>(data);
+    judge::<CreateSessionBody>(data);
+    judge::<SendCommandBody>(data);
+    judge::<HostBody>(data);
+    judge::<LeaseBody>(data);
+    judge::<ClaimBody>(data);
+    judge::<BeginBody>(data);
+    judge::<CompleteBody>(data);
 });
 
 fn judge<T: FromJson + Serialize + PartialEq + Debug>(body: &[u8]) {

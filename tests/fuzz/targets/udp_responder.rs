@@ -13,11 +13,9 @@ mod world;
 use libfuzzer_sys::fuzz_target;
 use oracle::integrity_holds;
 use rendezvous::credentials::{REALM, Secret, host_username, joiner_username, long_term_key, presence_username};
-use rendezvous::domain::{AttemptId, Candidates, Endpoint, ListingId, MonoTime, Role, Source};
-use rendezvous::edge::udp::{
-    Arrival, Budgets, Decision, Entropy, Listener, Local, Protocol, Responder, Transmit,
-};
-use rendezvous::service::{AttemptRequest, Ask, BindRequest, Caller, Service, Together};
+use rendezvous::domain::{AttemptId, Candidates, Endpoint, ListingId, MonoTime, Source};
+use rendezvous::edge::udp::{Arrival, Budgets, Decision, Entropy, Listener, Local, Protocol, Responder, Transmit};
+use rendezvous::service::{Ask, AttemptRequest, BindRequest, Caller, Service, Together};
 use rendezvous::stun::{
     AttributeType, Class, FINGERPRINT_ATTRIBUTE_BYTES, MESSAGE_BYTES_MAX, Message, MessageBuilder,
     PASSWORD_ALGORITHM_SHA256, TransactionId,
