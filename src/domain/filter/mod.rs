@@ -4,11 +4,11 @@
 //! filter    = all { "or" all }                      one of them holds
 //! all       = condition { "and" condition }         each of them holds
 //! condition = { "not" } ( "(" filter ")" | term )
-//! term      = operand ( "==" | "=" | "!=" | "<" | "<=" | ">" | ">=" ) operand
-//!           | operand "in" "[" [ value { "," value } ] "]"
+//! term      = side ( "==" | "=" | "!=" | "<" | "<=" | ">" | ">=" ) side
+//!           | side "in" "[" [ value { "," value } ] "]"
 //!           | field "has" text                      a tag of `tags`, or a name in `attributes`
 //!           | field                                 it is true
-//! operand   = field | value
+//! side      = field | value
 //! field     = name | name "." ( key | text )        `players`, `attributes.skill`, `attributes."skill level"`
 //! value     = text | integer | "true" | "false"     texts as in JSON
 //! ```

@@ -5,7 +5,7 @@
 
 use super::error::{FilterError, FilterFault};
 use super::fields::Field;
-use super::tree::{Comparison, Node, Operand, Term};
+use super::tree::{Comparison, Node, Side, Term};
 use super::{CHARACTERS_MAX, NESTING_MAX, TERMS_MAX};
 use crate::domain::AttributeValue;
 use crate::domain::details::bounds::INTEGER_MAX;
@@ -100,14 +100,14 @@ fn term(input: &mut Input<'_>) -> Parsed<Term> {
         return failed(input, FilterFault::TooManyTerms);
     }
     input.state.terms += 1;
-    let left = operand(input)?;
+    let left = side(input)?;
     if let Some(comparison) = opt(comparison).parse_next(input)? {
-        return Ok(Term::Compares(left, comparison, operand(input)?));
+        return Ok(Term::Compares(left, comparison, side(input)?));
     }
     if opt(word("in")).parse_next(input)?.is_some() {
         return Ok(Term::IsIn(left, list(input)?));
     }
-    let Operand::Field(field) = left else { return failed(input, FilterFault::NoComparison) };
+    let Side::Field(field) = left else { return failed(input, FilterFault::NoComparison) };
     if opt(word("has")).parse_next(input)?.is_none() {
         return Ok(Term::IsTrue(field));
     }
@@ -143,9 +143,9 @@ fn comparison(input: &mut Input<'_>) -> Parsed<Comparison> {
     preceded(multispace0, longest_first).parse_next(input)
 }
 
-fn operand(input: &mut Input<'_>) -> Parsed<Operand> {
+fn side(input: &mut Input<'_>) -> Parsed<Side> {
     if let Some(value) = value(input)? {
-        return Ok(Operand::Value(value));
+        return Ok(Side::Value(value));
     }
     let start = input.checkpoint();
     let name = (one_of(|c: char| c.is_ascii_alphabetic() || c == '_'), take_while(0.., in_name)).take();
@@ -156,11 +156,11 @@ fn operand(input: &mut Input<'_>) -> Parsed<Operand> {
     };
     let field = Field::named(name);
     if opt('.').parse_next(input)?.is_none() {
-        return Ok(Operand::Field(field));
+        return Ok(Side::Field(field));
     }
     let key = key(input)?;
     // Nothing but attributes has members.
-    Ok(Operand::Field(if field == Field::Attributes { Field::Attribute(key) } else { Field::Unknown }))
+    Ok(Side::Field(if field == Field::Attributes { Field::Attribute(key) } else { Field::Unknown }))
 }
 
 fn key(input: &mut Input<'_>) -> Parsed<String> {

@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self) -> Option<Cow<'a, str>> {
         let text = self.rest.strip_prefix('"')?;
-        let end = text.bytes().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        let end = memchr::memchr2(b'"', b'\\', text.as_bytes())?;
         if text.as_bytes()[end] == b'"' {
             self.rest = &text[end + 1..];
             return Some(Cow::Borrowed(&text[..end]));

@@ -18,8 +18,8 @@ pub(super) enum Node {
 /// What is said of one field or two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Term {
-    Compares(Operand, Comparison, Operand),
-    IsIn(Operand, Vec<AttributeValue>),
+    Compares(Side, Comparison, Side),
+    IsIn(Side, Vec<AttributeValue>),
     HasTag(String),
     /// There is a value, whatever it is.
     Exists(Field),
@@ -30,7 +30,7 @@ pub(super) enum Term {
 
 /// What stands on a side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Operand {
+pub(super) enum Side {
     Field(Field),
     Value(AttributeValue),
 }
@@ -63,8 +63,8 @@ impl Term {
                 let both = left.value(of).zip(right.value(of));
                 both.is_some_and(|(left, right)| comparison.holds(left, right))
             }
-            Self::IsIn(operand, values) => {
-                operand.value(of).is_some_and(|value| values.iter().any(|one| value == one.into()))
+            Self::IsIn(side, values) => {
+                side.value(of).is_some_and(|value| values.iter().any(|one| value == one.into()))
             }
             Self::HasTag(tag) => of.has_tag(tag),
             Self::Exists(field) => of.value(field).is_some(),
@@ -74,7 +74,7 @@ impl Term {
     }
 }
 
-impl Operand {
+impl Side {
     fn value<'a>(&'a self, of: &'a impl Fields) -> Option<Value<'a>> {
         match self {
             Self::Field(field) => of.value(field),

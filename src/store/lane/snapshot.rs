@@ -113,7 +113,7 @@ impl Root {
         if let Some(filter) = query.filter {
             return use_page(&Gathered::matching(&scope.tree, first, limit, now, filter).view(self.commit));
         }
-        let take = |chunk: &Chunk, start, wanted, room| take_rows(chunk, start, wanted, room, now);
+        let take = move |chunk: &Chunk, start, wanted, room| take_rows(chunk, start, wanted, room, now);
         let few = Gathered::<SEGMENTS_FEW>::gather(&scope.tree, first, limit, take);
         if !few.is_cut_short {
             return use_page(&few.view(self.commit));
