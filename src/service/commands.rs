@@ -7,8 +7,8 @@ use super::Service;
 use crate::admission::{
     AdmissionView, Bytes, Catalog, CommandEntry, CommandKind, CommandSeq, CommandState, CommandStore, CommandView,
     Completion, CreateRequest, DispositionInboxEntry, Error, ErrorCode, GateDecision, GateResponseRequest,
-    GetCatalogEntryRequest, GetDispositionCommandRequest, HostService, InputRequest, InterruptRequest, LeaseRef,
-    ObjectMetadata, OperatorService, OutcomeCode, Principal, PrincipalName, RequestKey, RestoreRequest,
+    GetCatalogEntryRequest, GetDispositionCommandRequest, HostService, InputRequest, InterruptRequest, JournalStep,
+    LeaseRef, ObjectMetadata, OperatorService, OutcomeCode, Principal, PrincipalName, RequestKey, RestoreRequest,
     ServicePrincipal, SessionId, SessionView, Sha256, Tenant, TenantPrincipal, Waits,
 };
 use crate::domain::{AttemptId, Failure, SessionRef, TenantId, Wait};
@@ -223,7 +223,12 @@ impl CommandPlane {
         if entry.kind != CommandKind::GateResponse || !is_begun {
             return Ok(Completion::Applied);
         }
-        self.parts.hosts.serves(by, &lease.host, &lease.tenant).await?;
+        // What the journal has is how it ended: nothing is asked of the directory any more.
+        match self.parts.hosts.journaled_end(by, lease, seq).await? {
+            Some(JournalStep::FinishApplied) => return Ok(Completion::Applied),
+            Some(JournalStep::FinishRejected) => return Ok(gone()),
+            Some(JournalStep::Fence | JournalStep::Begin) | None => {}
+        }
         let request = GetCatalogEntryRequest { tenant, session };
         let last = self.parts.catalog.get_catalog_entry(request).await.map_err(Error::from)?.lease;
         // A lapsed lease may still complete what it has begun, but not once a newer one has written its fence: that the
