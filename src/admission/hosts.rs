@@ -4,8 +4,8 @@ use super::counters::Counters;
 use super::model::{
     AcquireLeaseRequest, BeginCommandRequest, Bytes, CatalogEntry, ClaimCommandRequest, CommandSeq, CommandState,
     CompleteCommandRequest, Completion, DispositionInboxEntry, Epoch, Error, ErrorCode, GetCommandPayloadRequest,
-    HostEntry, HostId, HostTargetKey, Lease, LeaseRef, Principal, RegisterHostRequest, ReleaseLeaseRequest, Revision,
-    SessionId, SettleCommandRequest, Sha256, Tenant, Work,
+    HostEntry, HostId, HostTargetKey, JournalStep, Lease, LeaseRef, Principal, RegisterHostRequest,
+    ReleaseLeaseRequest, Revision, SessionId, SettleCommandRequest, Sha256, Tenant, Work,
 };
 use super::store::Notice;
 use super::traits::{Clock, HostAuthorizer, HostStore, TargetResolver};
@@ -14,6 +14,8 @@ use crate::domain::Wait;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Most journal entries of one command that are looked through: two of each of this many leases and some.
+const JOURNAL_MAX: usize = 512;
 /// Most sessions in one answer about work.
 const WORK_MAX: usize = 64;
 /// Most sessions that one host may offer to run.
@@ -288,10 +290,23 @@ impl HostService {
         settle.await.map_err(|error: Error| self.refused(error))
     }
 
-    /// Whether the host belongs to the principal, which may hold leases of this tenant. Errors: `forbidden`,
-    /// `unknown_host`, `unavailable`.
-    pub async fn serves(&self, principal: &Principal, host: &HostId, tenant: &Tenant) -> Result<(), Error> {
-        self.resident(principal, host, tenant).await.map(|_| ()).map_err(|error| self.refused(error))
+    /// How the journal has the command's end under this lease, when it has one: what [`complete`](Self::complete) wrote first.
+    ///
+    /// Errors: `forbidden`, `unknown_host`, `unavailable`.
+    pub async fn journaled_end(
+        &self,
+        principal: &Principal,
+        lease: &LeaseRef,
+        seq: CommandSeq,
+    ) -> Result<Option<JournalStep>, Error> {
+        let look = async {
+            self.resident(principal, &lease.host, &lease.tenant).await?;
+            let journal = self.config.store.read_journal(lease.tenant.clone(), lease.session, seq, JOURNAL_MAX).await?;
+            let ends = |step| matches!(step, JournalStep::FinishApplied | JournalStep::FinishRejected);
+            let end = journal.into_iter().find(|entry| entry.epoch == lease.epoch && ends(entry.step));
+            Ok(end.map(|entry| entry.step))
+        };
+        look.await.map_err(|error: Error| self.refused(error))
     }
 
     async fn holder(&self, principal: &Principal, lease: &LeaseRef) -> Result<(), Error> {

@@ -7,19 +7,25 @@ use super::Service;
 use crate::admission::{
     AdmissionView, Bytes, Catalog, CommandEntry, CommandKind, CommandSeq, CommandState, CommandStore, CommandView,
     Completion, CreateRequest, DispositionInboxEntry, Error, ErrorCode, GateDecision, GateResponseRequest,
-    GetCatalogEntryRequest, GetDispositionCommandRequest, HostService, InputRequest, InterruptRequest, LeaseRef,
-    ObjectMetadata, OperatorService, OutcomeCode, Principal, PrincipalName, RequestKey, RestoreRequest,
+    GetCatalogEntryRequest, GetDispositionCommandRequest, HostService, InputRequest, InterruptRequest, JournalStep,
+    LeaseRef, ObjectMetadata, OperatorService, OutcomeCode, Principal, PrincipalName, RequestKey, RestoreRequest,
     ServicePrincipal, SessionId, SessionView, Sha256, Tenant, TenantPrincipal, Waits,
 };
-use crate::domain::{AttemptId, Failure, SessionRef, TenantId, Wait};
+use crate::domain::{AttemptId, Failure, MonoTime, SessionRef, TenantId, Wait};
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Mutex;
 
 /// How a `gate_response` ends whose attempt is over, or was never at the session's gate.
 pub const ATTEMPT_GONE: &str = "attempt_gone";
 
 /// How long readiness waits for the plane's store.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a look counts: far less than what probes leave between two, or need to decide.
+const PROBE_FRESH_MS: u64 = 250;
 
 /// What a [`CommandPlane`] is made of.
 pub struct CommandPlaneParts {
@@ -44,6 +50,33 @@ pub struct CommandPlaneParts {
 /// See the module's documentation. All methods may run concurrently.
 pub struct CommandPlane {
     parts: CommandPlaneParts,
+    probe: Probe,
+}
+
+/// The last look whether the store answers. Anybody may ask for readiness, as often as it likes, and each look takes a place
+/// in the store's queue: so one at a time is made, and serves all who asked meanwhile or soon after.
+#[derive(Default)]
+struct Probe {
+    /// When it was asked for, and what it found.
+    last: Mutex<Option<(MonoTime, bool)>>,
+    /// Looks so far. Changed under the lock, which orders it.
+    looks: AtomicU64,
+}
+
+impl Probe {
+    async fn ask(&self, now: MonoTime, look: impl Future<Output = bool>) -> bool {
+        let before = self.looks.load(Ordering::Relaxed);
+        let mut last = self.last.lock().await;
+        if let Some((at, answers)) = *last
+            && (self.looks.load(Ordering::Relaxed) != before || !at.plus_ms(PROBE_FRESH_MS).is_past(now))
+        {
+            return answers;
+        }
+        let answers = look.await;
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        *last = Some((now, answers));
+        answers
+    }
 }
 
 /// Why a completion was not taken.
@@ -64,7 +97,7 @@ impl From<Error> for CompletionError {
 impl CommandPlane {
     /// Composes it.
     pub fn new(parts: CommandPlaneParts) -> Self {
-        Self { parts }
+        Self { parts, probe: Probe::default() }
     }
 
     /// What hosts may do.
@@ -94,9 +127,12 @@ impl CommandPlane {
     }
 
     /// Whether the store answers. Asked by readiness: a process whose store is gone should get no work.
-    pub async fn is_ready(&self) -> bool {
-        let looked = tokio::time::timeout(PROBE_WAIT, self.parts.operator.store.now()).await;
-        matches!(looked, Ok(Ok(_)))
+    pub async fn is_ready(&self, now: MonoTime) -> bool {
+        let look = async {
+            let looked = tokio::time::timeout(PROBE_WAIT, self.parts.operator.store.now()).await;
+            matches!(looked, Ok(Ok(_)))
+        };
+        self.probe.ask(now, look).await
     }
 
     /// Whether the store is lost for ever, so that the process has to start again.
@@ -223,7 +259,12 @@ impl CommandPlane {
         if entry.kind != CommandKind::GateResponse || !is_begun {
             return Ok(Completion::Applied);
         }
-        self.parts.hosts.serves(by, &lease.host, &lease.tenant).await?;
+        // What the journal has is how it ended: nothing is asked of the directory any more.
+        match self.parts.hosts.journaled_end(by, lease, seq).await? {
+            Some(JournalStep::FinishApplied) => return Ok(Completion::Applied),
+            Some(JournalStep::FinishRejected) => return Ok(gone()),
+            Some(JournalStep::Fence | JournalStep::Begin) | None => {}
+        }
         let request = GetCatalogEntryRequest { tenant, session };
         let last = self.parts.catalog.get_catalog_entry(request).await.map_err(Error::from)?.lease;
         // A lapsed lease may still complete what it has begun, but not once a newer one has written its fence: that the
@@ -258,4 +299,28 @@ fn plain(admitted: Result<(DispositionInboxEntry, bool), Error>) -> Result<(Comm
 
 fn gone() -> Completion {
     Completion::Rejected(OutcomeCode::known(ATTEMPT_GONE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn readiness_looks_once_for_all_who_ask_at_a_time() {
+        let (probe, looks) = (Probe::default(), AtomicU64::new(0));
+        let ask = |ms, answers| {
+            let looks = &looks;
+            probe.ask(MonoTime(1).plus_ms(ms), async move {
+                looks.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                answers
+            })
+        };
+        // The last of them asked long after the first did, while its look was still under way.
+        assert_eq!(tokio::join!(ask(0, true), ask(1, false), ask(9_000, false)), (true, true, true));
+        assert_eq!(looks.load(Ordering::Relaxed), 1);
+        assert!(ask(PROBE_FRESH_MS - 1, false).await, "soon after");
+        assert!(!ask(PROBE_FRESH_MS, false).await, "it looks again");
+        assert_eq!(looks.load(Ordering::Relaxed), 2);
+    }
 }

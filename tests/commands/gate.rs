@@ -2,8 +2,8 @@
 
 use crate::harness::{EU_KEY, RIVAL_KEY, Response, SESSIONS, World, backend, request};
 use rendezvous::admission::{
-    CommandSeq, CompleteCommandRequest, Completion, Epoch, HostId, HostStore, LeaseRef, RuntimeClock, SessionId,
-    Settings, Store, Tenant,
+    CommandSeq, CompleteCommandRequest, Completion, Epoch, HostId, HostStore, LeaseRef, OutcomeCode, RuntimeClock,
+    SessionId, Settings, Store, Tenant,
 };
 use rendezvous::clock::SystemClock;
 use rendezvous::credentials::fingerprint;
@@ -151,13 +151,13 @@ async fn a_completion_that_was_cut_off_after_it_had_refused_the_attempt_is_appli
     assert_eq!(apply(&world, &session, command, epoch).await["state"], "applied");
 }
 
-/// Journals that the host applied a command, as a completion does before it writes the command's row.
-async fn journal_applied(path: &Path, session: &str, command: u64, epoch: u64) {
+/// Journals how a command ended, as a completion does before it writes the command's row.
+async fn journal(path: &Path, session: &str, command: u64, epoch: u64, completion: Completion) {
     let clock = RuntimeClock::new(SystemClock::new(), tokio::runtime::Handle::current());
     let store = Store::open_sqlite(path, Settings::default(), Arc::new(clock)).unwrap();
     let (tenant, session) = (Tenant::new("demo").unwrap(), SessionId::parse(session).unwrap());
     let lease = LeaseRef::new(tenant, session, HostId::new("eu-1").unwrap(), Epoch(epoch));
-    let request = CompleteCommandRequest { lease, seq: CommandSeq(command), completion: Completion::Applied };
+    let request = CompleteCommandRequest { lease, seq: CommandSeq(command), completion };
     store.journal_finish(request).await.unwrap();
 }
 
@@ -174,7 +174,7 @@ async fn what_the_journal_has_as_applied_is_applied_though_the_attempt_is_over()
         let (token, attempt) = joins(&world, &listing).await;
         let command = decide(&world, &session, &attempt, true).await;
         world.begins(&session, command, "eu-1", epoch).await;
-        journal_applied(&path, &session, command, epoch).await;
+        journal(&path, &session, command, epoch, Completion::Applied).await;
         if is_restarted {
             world.into_server().shutdown().await;
             world = World::with(&admission).await;
@@ -189,6 +189,25 @@ async fn what_the_journal_has_as_applied_is_applied_though_the_attempt_is_over()
         let again = world.step(&session, command, "complete", done).await;
         assert_eq!((again.status, &again.json), (200, &first.json), "{is_restarted}");
     }
+}
+
+/// An instance that does not have the listing found nobody to admit, and died after it had journaled that. The host
+/// completes again where the player waits: who is told that the attempt was gone must not have let it in.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_journal_has_as_gone_lets_nobody_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("commands.sqlite");
+    let world = World::with(&format!("store = \"sqlite\"\npath = {path:?}")).await;
+    let (session, epoch, listing) = gated(&world).await;
+    let (token, attempt) = joins(&world, &listing).await;
+    let command = decide(&world, &session, &attempt, false).await;
+    world.begins(&session, command, "eu-1", epoch).await;
+    let gone = Completion::Rejected(OutcomeCode::new("attempt_gone").unwrap());
+    journal(&path, &session, command, epoch, gone).await;
+    let done = json!({"host": "eu-1", "epoch": epoch, "result": "applied"});
+    let done = world.step(&session, command, "complete", done).await;
+    assert_eq!((done.status, &done.json["disposition"]), (200, &json!("attempt_gone")), "{done:?}");
+    assert_eq!(state(&world, &token, &attempt).await, "waiting", "nothing was decided");
 }
 
 /// Only what the lease holder has begun reaches the directory.

@@ -43,7 +43,7 @@ pub(super) async fn ready(edge: &Edge, call: &Call<'_>) -> Result<Answer, Proble
     let Some(commands) = edge.commands.as_ref().filter(|_| answer.status() == StatusCode::OK) else {
         return Ok(answer);
     };
-    if commands.plane.is_ready().await {
+    if commands.plane.is_ready(call.now.mono).await {
         return Ok(answer);
     }
     let reason = "the command plane's store does not answer".to_owned();
