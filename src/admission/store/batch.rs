@@ -7,8 +7,7 @@ use super::unit::{Rows, Unit};
 use super::{Plan, Waits};
 use crate::admission::model::{StoreError, Timestamp, Unavailable};
 use crate::admission::traits::Clock;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
 /// Takes jobs, from any thread.
@@ -101,23 +100,41 @@ pub(crate) trait Backend: Rows {
     fn keeps_time(&self) -> bool;
 }
 
-/// The clock of a store: a clock that never steps back, not even over a restart.
+/// The clock of a store. It never steps back, not even over a restart, and never stands: deadlines pass and leases lapse
+/// whatever the machine's clock did.
 pub(crate) struct StoreClock {
-    clock: Option<Arc<dyn Clock>>,
-    latest: AtomicU64,
+    /// Absent where the database's clock decides, for all processes alike.
+    own: Option<(Arc<dyn Clock>, Mutex<Reading>)>,
+}
+
+/// What a clock of our own said last.
+struct Reading {
+    clock: Timestamp,
+    /// How far the store's time is ahead of it: what it lacked to the last write of an earlier life, and what it stepped
+    /// back since, in milliseconds.
+    ahead: u64,
 }
 
 impl StoreClock {
+    /// `latest` is the time of the last write of an earlier life.
     pub(crate) fn new(clock: Option<Arc<dyn Clock>>, latest: Timestamp) -> Self {
-        Self { clock, latest: AtomicU64::new(latest.0) }
+        let own = clock.map(|clock| {
+            let now = Timestamp::from_system(clock.now());
+            (clock, Mutex::new(Reading { clock: now, ahead: latest.0.saturating_sub(now.0) }))
+        });
+        Self { own }
     }
 
     /// The time now; `database` is the database's, which counts where no clock was given.
     fn now(&self, database: Option<Timestamp>) -> Timestamp {
-        let own = self.clock.as_ref().map(|clock| Timestamp::from_system(clock.now()));
-        let now = own.or(database).unwrap_or_default();
-        // Relaxed: the value is all there is; nothing else is published with it.
-        Timestamp(self.latest.fetch_max(now.0, Ordering::Relaxed).max(now.0))
+        let Some((clock, last)) = &self.own else { return database.unwrap_or_default() };
+        // Nothing that holds the lock can leave it half changed. The clock is read under it, so a step back is one of the
+        // clock's and not of two threads.
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Timestamp::from_system(clock.now());
+        last.ahead = last.ahead.saturating_add(last.clock.0.saturating_sub(now.0));
+        last.clock = now;
+        Timestamp(now.0.saturating_add(last.ahead))
     }
 }
 

@@ -179,6 +179,20 @@ impl World {
         }
     }
 
+    /// What runs by itself, over this store.
+    pub(crate) fn upkeep(&self, board: Arc<SweepBoard>) -> Upkeep {
+        Upkeep::new(UpkeepParts {
+            store: self.store.clone(),
+            disposition: self.sweeper("a"),
+            legacy: Reconciler::new(self.legacy_config("a")).expect("valid"),
+            principal: operator(),
+            clock: Arc::new(self.clock.clone()),
+            board,
+            counters: Arc::clone(&self.counters),
+            period: SECOND,
+        })
+    }
+
     /// A session of `alice` in `arena`, just created.
     pub(crate) async fn session(&self, key: &str) -> SessionId {
         let (entry, created) = self.service().admit_create(&alice(), create(key)).await.expect("a create");
