@@ -150,66 +150,94 @@ pub(crate) const LATEST: &str = "latest";
 /// The name under which the number of control shards is kept.
 pub(crate) const CONTROL_SHARDS: &str = "control_shards";
 
+/// Most jobs of a failed batch that may fail alone as well before the rest is answered with the last one's cause: what
+/// fails so often is the database and not the jobs, and each attempt may wait for a whole timeout.
+const ALONE_FAILURES_MAX: usize = 3;
+
 /// Runs a batch. When the database fails before anything was committed, each job gets a transaction of its own, so that
-/// one that it can't take fails alone.
+/// one that it can't take fails alone. When not even a transaction can begin, that is everybody's answer at once.
 pub(crate) fn run(backend: &mut dyn Backend, shared: &Shared, jobs: Vec<Box<dyn Job>>) {
     let jobs: Vec<_> = jobs.into_iter().filter(|job| !job.is_withdrawn()).collect();
     if jobs.is_empty() {
         return;
     }
     let count = jobs.len();
-    match transact(backend, shared, jobs) {
-        Ok(()) => {}
-        Err((jobs, cause)) if count == 1 => {
-            jobs.into_iter().for_each(|job| job.answer(Err(cause.clone())));
+    let Err(failure) = transact(backend, shared, jobs) else { return };
+    if count == 1 || failure.is_common {
+        return failure.answer();
+    }
+    let mut failures = 0;
+    let mut left = failure.jobs.into_iter();
+    while let Some(job) = left.next() {
+        // The batch has taken its time; who gave up meanwhile is not begun.
+        if job.is_withdrawn() {
+            continue;
         }
-        Err((jobs, _)) => {
-            for job in jobs {
-                if let Err((alone, cause)) = transact(backend, shared, vec![job]) {
-                    alone.into_iter().for_each(|job| job.answer(Err(cause.clone())));
-                }
-            }
+        let Err(alone) = transact(backend, shared, vec![job]) else { continue };
+        failures += 1;
+        let (is_common, cause) = (alone.is_common, alone.cause.clone());
+        alone.answer();
+        if is_common || failures == ALONE_FAILURES_MAX {
+            return Failure { jobs: left.collect(), cause, is_common }.answer();
         }
     }
 }
 
+/// A transaction that did not happen.
+struct Failure {
+    jobs: Vec<Box<dyn Job>>,
+    cause: Unavailable,
+    /// It failed before the first job was looked at.
+    is_common: bool,
+}
+
+impl Failure {
+    fn answer(self) {
+        self.jobs.into_iter().for_each(|job| job.answer(Err(self.cause.clone())));
+    }
+}
+
 /// One transaction. Gives the jobs back when nothing happened.
-fn transact(
-    backend: &mut dyn Backend,
-    shared: &Shared,
-    mut jobs: Vec<Box<dyn Job>>,
-) -> Result<(), (Vec<Box<dyn Job>>, Unavailable)> {
-    match decide(backend, shared, &mut jobs) {
-        Ok(notices) => {
-            let fate = backend.commit(&notices);
-            if fate.is_err() {
-                backend.rollback();
-            }
-            if fate.as_ref().is_err_and(|cause| !cause.outcome_unknown) {
-                return Err((jobs, fate.err().unwrap_or_else(|| Unavailable::nothing_happened("commit"))));
-            }
+fn transact(backend: &mut dyn Backend, shared: &Shared, mut jobs: Vec<Box<dyn Job>>) -> Result<(), Failure> {
+    let database = match begin(backend, &jobs) {
+        Ok(database) => database,
+        Err(cause) => {
+            backend.rollback();
+            return Err(Failure { jobs, cause, is_common: true });
+        }
+    };
+    let (fate, notices) = match decide(backend, shared, &mut jobs, database) {
+        Ok(notices) => (backend.commit(&notices), notices),
+        Err(cause) => (Err(cause), Vec::new()),
+    };
+    if fate.is_err() {
+        backend.rollback();
+    }
+    match fate {
+        Err(cause) if !cause.outcome_unknown => Err(Failure { jobs, cause, is_common: false }),
+        fate => {
             jobs.into_iter().for_each(|job| job.answer(fate.clone()));
             shared.waits.wake(&notices);
             Ok(())
         }
-        Err(cause) => {
-            backend.rollback();
-            Err((jobs, cause))
-        }
     }
+}
+
+fn begin(backend: &mut dyn Backend, jobs: &[Box<dyn Job>]) -> Result<Option<Timestamp>, Unavailable> {
+    let is_read = jobs.iter().all(|job| job.plan().is_read);
+    let mut locks: Vec<u64> = jobs.iter().flat_map(|job| job.plan().locks.iter().copied()).collect();
+    // In one order everywhere, so that no two processes wait for each other (case Q7).
+    locks.sort_unstable();
+    locks.dedup();
+    backend.begin(is_read, &locks)
 }
 
 fn decide(
     backend: &mut dyn Backend,
     shared: &Shared,
     jobs: &mut [Box<dyn Job>],
+    database: Option<Timestamp>,
 ) -> Result<Vec<super::Notice>, Unavailable> {
-    let is_read = jobs.iter().all(|job| job.plan().is_read);
-    let mut locks: Vec<u64> = jobs.iter().flat_map(|job| job.plan().locks.iter().copied()).collect();
-    // In one order everywhere, so that no two processes wait for each other (case Q7).
-    locks.sort_unstable();
-    locks.dedup();
-    let database = backend.begin(is_read, &locks)?;
     let keeps_time = backend.keeps_time();
     // Stamped once everything is locked: whoever had the locks before has an earlier stamp.
     let now = shared.clock.now(database);
@@ -227,4 +255,133 @@ fn decide(
     notices.sort_unstable();
     notices.dedup();
     Ok(notices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::store::records::{Scan, Value};
+    use crate::admission::store::unit::Change;
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A database that fails where it is told to, and counts.
+    #[derive(Default)]
+    struct Failing {
+        begin: bool,
+        write: bool,
+        begun: usize,
+        /// Called when a write fails, once.
+        then: Cell<Option<Box<dyn FnOnce() + Send>>>,
+    }
+
+    fn down(what: &str) -> Result<(), Unavailable> {
+        Err(Unavailable::nothing_happened(what))
+    }
+
+    impl Rows for Failing {
+        fn load(&mut self, _: &'static Table, keys: &[Key]) -> Result<Vec<Option<Vec<Value>>>, Unavailable> {
+            Ok(keys.iter().map(|_| None).collect())
+        }
+
+        fn scan(&mut self, _: &Scan) -> Result<Vec<Vec<Value>>, Unavailable> {
+            Ok(Vec::new())
+        }
+
+        fn write(&mut self, _: Vec<Change>) -> Result<(), Unavailable> {
+            if let Some(then) = self.then.take() {
+                then();
+            }
+            if self.write { down("write") } else { Ok(()) }
+        }
+    }
+
+    impl Backend for Failing {
+        fn begin(&mut self, _: bool, _: &[u64]) -> Result<Option<Timestamp>, Unavailable> {
+            self.begun += 1;
+            if self.begin {
+                down("begin")?
+            }
+            Ok(Some(Timestamp(7)))
+        }
+
+        fn commit(&mut self, _: &[super::super::Notice]) -> Result<(), Unavailable> {
+            Ok(())
+        }
+
+        fn rollback(&mut self) {}
+
+        fn keeps_time(&self) -> bool {
+            false
+        }
+    }
+
+    type Answer = oneshot::Receiver<Result<(), StoreError>>;
+
+    /// Jobs that write a row each and count how often they were attempted.
+    fn jobs(count: u64, attempts: &Arc<AtomicU64>) -> (Vec<Box<dyn Job>>, Vec<Answer>) {
+        let one = |n| {
+            let attempts = Arc::clone(attempts);
+            let (job, answer) = Ask::new(Plan::default(), move |unit: &mut Unit<'_>| {
+                attempts.fetch_add(1, Ordering::Relaxed);
+                unit.put(&MetaRow { name: format!("{n}"), value: n });
+                Ok(())
+            });
+            (Box::new(job) as Box<dyn Job>, answer)
+        };
+        (0..count).map(one).unzip()
+    }
+
+    fn shared() -> Shared {
+        let clock = StoreClock::new(None, Timestamp(0));
+        Shared { settings: Arc::new(Settings::default()), clock, waits: Waits::new(1) }
+    }
+
+    fn causes(answers: Vec<Answer>) -> Vec<String> {
+        let cause = |mut answer: Answer| match answer.try_recv() {
+            Ok(Err(StoreError::Unavailable(unavailable))) => unavailable.cause,
+            other => format!("{other:?}"),
+        };
+        answers.into_iter().map(cause).collect()
+    }
+
+    #[test]
+    fn a_database_that_is_down_answers_a_whole_batch_at_once() {
+        let mut backend = Failing { begin: true, ..Failing::default() };
+        let attempts = Arc::default();
+        let (jobs, answers) = jobs(50, &attempts);
+        run(&mut backend, &shared(), jobs);
+        assert_eq!((causes(answers), backend.begun), (vec!["begin".to_owned(); 50], 1));
+        assert_eq!(attempts.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_database_that_takes_nothing_is_not_asked_for_each_job() {
+        let mut backend = Failing { write: true, ..Failing::default() };
+        let attempts = Arc::default();
+        let (jobs, answers) = jobs(50, &attempts);
+        run(&mut backend, &shared(), jobs);
+        assert_eq!((causes(answers), backend.begun), (vec!["write".to_owned(); 50], 1 + ALONE_FAILURES_MAX));
+    }
+
+    #[test]
+    fn who_gave_up_while_the_batch_failed_is_not_begun() {
+        let attempts = Arc::default();
+        let (jobs, answers) = jobs(10, &attempts);
+        let hang_up: Box<dyn FnOnce() + Send> = Box::new(move || drop(answers));
+        let mut backend = Failing { write: true, then: Cell::new(Some(hang_up)), ..Failing::default() };
+        run(&mut backend, &shared(), jobs);
+        assert_eq!((backend.begun, attempts.load(Ordering::Relaxed)), (1, 10), "the batch, and nobody alone");
+    }
+
+    #[test]
+    fn adm_p5_the_databases_time_is_taken_as_it_is() {
+        let clock = StoreClock::new(None, Timestamp(0));
+        // A server whose clock stepped ahead and was set right: other processes see the same.
+        let ahead = Timestamp(3_600_000);
+        assert_eq!(
+            [ahead, Timestamp(5), Timestamp(6)].map(|now| clock.now(Some(now))),
+            [ahead, Timestamp(5), Timestamp(6)]
+        );
+    }
 }
