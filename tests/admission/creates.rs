@@ -237,14 +237,18 @@ async fn creates_that_nobody_applied_hold_nothing(world: World) {
         expired.push(world.session(&format!("k{n}")).await);
     }
     world.store.place_due(100).await.expect("placement");
-    let refused = world.service().admit_create(&alice(), create("one more")).await.expect_err("at the quota");
+    let refused = world.service().admit_create(&alice(), create("one-more")).await.expect_err("at the quota");
     assert_eq!(refused.refusal(), Some(Refusal::QuotaExceeded { quota: Quota::Sessions, limit: quota }));
     world.clock.advance(DEADLINE);
     assert_eq!(world.sweep_all(&world.sweeper("a")).await, [(Disposition::Rejected, expired.len())].into());
 
     let host = world.host("eu-1").await;
     world.store.place_due(100).await.expect("placement");
-    assert_eq!(world.hosts().work(&credential(), &host, Duration::ZERO).await, Ok(Vec::new()), "nothing is left to run");
+    assert_eq!(
+        world.hosts().work(&credential(), &host, Duration::ZERO).await,
+        Ok(Vec::new()),
+        "nothing is left to run"
+    );
     for session in &expired {
         let entry = world.service().session(&alice(), *session).await.expect("to be read").entry;
         assert_eq!((entry.closed_at, entry.placed), (Some(world.clock.time()), None));
@@ -254,7 +258,7 @@ async fn creates_that_nobody_applied_hold_nothing(world: World) {
 
     let mut fresh = Vec::new();
     for n in 0..quota {
-        fresh.push(world.session(&format!("new {n}")).await);
+        fresh.push(world.session(&format!("new-{n}")).await);
     }
     world.store.place_due(100).await.expect("placement");
     assert_eq!(world.store.get_host(host.clone()).await.expect("a host").placed, 10, "all of its room is theirs");
