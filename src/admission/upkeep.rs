@@ -66,9 +66,13 @@ impl Upkeep {
                 Err(_) => counters.count_failed_sweep(),
             }
         }
-        if store.place_due(PLACED_PER_STEP).await.is_err() || store.forget_due(FORGOTTEN_PER_STEP).await.is_err() {
-            counters.count_failed_sweep();
+        // Each of them whatever became of the other.
+        for done in [store.place_due(PLACED_PER_STEP).await, store.forget_due(FORGOTTEN_PER_STEP).await] {
+            if done.is_err() {
+                counters.count_failed_sweep();
+            }
         }
+        counters.count_unreadable(store.take_unreadable());
     }
 
     /// Steps until `stop` says so, or is gone.

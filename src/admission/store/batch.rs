@@ -7,6 +7,7 @@ use super::unit::{Rows, Unit};
 use super::{Plan, Waits};
 use crate::admission::model::{StoreError, Timestamp, Unavailable};
 use crate::admission::traits::Clock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
@@ -14,6 +15,9 @@ use tokio::sync::oneshot;
 pub(crate) trait Engine: Send + Sync {
     /// Never blocks for long; a job that can't be taken is answered at once.
     fn submit(&self, job: Box<dyn Job>);
+
+    /// How many rows were passed over because they can't be read; whoever reports them takes them out.
+    fn unreadable(&self) -> &AtomicU64;
 
     /// Whether a part of it is gone for good, so that the process has to start again.
     fn is_lost(&self) -> bool {
@@ -143,6 +147,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Arc<Settings>,
     pub(crate) clock: StoreClock,
     pub(crate) waits: Arc<Waits>,
+    /// See [`Engine::unreadable`].
+    pub(crate) unreadable: AtomicU64,
 }
 
 /// The name under which the time of the last write is kept.
@@ -251,6 +257,8 @@ fn decide(
         unit.put(&MetaRow { name: LATEST.into(), value: now.0 });
     }
     unit.flush()?;
+    // Relaxed: a count publishes nothing.
+    shared.unreadable.fetch_add(unit.unreadable(), Ordering::Relaxed);
     let mut notices = unit.into_notices();
     notices.sort_unstable();
     notices.dedup();
@@ -263,7 +271,6 @@ mod tests {
     use crate::admission::store::records::{Scan, Value};
     use crate::admission::store::unit::Change;
     use std::cell::Cell;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     /// A database that fails where it is told to, and counts.
     #[derive(Default)]
@@ -334,7 +341,7 @@ mod tests {
 
     fn shared() -> Shared {
         let clock = StoreClock::new(None, Timestamp(0));
-        Shared { settings: Arc::new(Settings::default()), clock, waits: Waits::new(1) }
+        Shared { settings: Arc::new(Settings::default()), clock, waits: Waits::new(1), unreadable: AtomicU64::new(0) }
     }
 
     fn causes(answers: Vec<Answer>) -> Vec<String> {

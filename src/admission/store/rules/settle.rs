@@ -113,8 +113,8 @@ fn next_open(unit: &mut Unit<'_>, session: &SessionRow, ended: CommandSeq) -> Ru
     while head <= session.commands {
         if head != ended.0 {
             // A row that is gone or unreadable is not passed: nobody knows that it ended.
-            let row: Option<CommandRow> =
-                unit.get(CommandRow::key(&session.tenant, &session.session, &CommandSeq(head)))?;
+            let read = unit.get::<CommandRow>(CommandRow::key(&session.tenant, &session.session, &CommandSeq(head)));
+            let row = unit.readable(read)?.flatten();
             if !row.is_some_and(|row| row.state.is_terminal()) {
                 break;
             }

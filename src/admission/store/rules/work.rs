@@ -3,7 +3,7 @@
 use super::Ruling;
 use super::settle::{evidence, settleable};
 use crate::admission::model::{
-    CommandSeq, CommandState, DispositionInboxEntry, HostId, JournalEntry, SessionId, Task, Tenant, Work,
+    CommandSeq, CommandState, DispositionInboxEntry, HostId, JournalEntry, SessionId, StoreError, Task, Tenant, Work,
 };
 use crate::admission::store::records::{
     Column, CommandRow, EVIDENCE, INBOX, JournalRow, PLACED, Record, Scan, SessionRow, Value,
@@ -15,7 +15,8 @@ const SESSIONS_MAX: usize = 4096;
 /// Most commands of one session in an answer.
 const COMMANDS_MAX: usize = 32;
 
-/// Up to `limit` sessions for which the host has something to do, with their tasks in order.
+/// Up to `limit` sessions for which the host has something to do, with their tasks in order. What can't be read is passed
+/// over: the host has work beside it.
 pub(crate) fn list(unit: &mut Unit<'_>, host: &HostId, limit: usize) -> Ruling<Vec<Work>> {
     let rows = unit.scan(&Scan::of(&PLACED, vec![host.to_value()], SESSIONS_MAX))?;
     let mut work = Vec::new();
@@ -23,7 +24,7 @@ pub(crate) fn list(unit: &mut Unit<'_>, host: &HostId, limit: usize) -> Ruling<V
         if work.len() == limit {
             break;
         }
-        let row = SessionRow::of_values(values)?;
+        let Some(row) = unit.readable(SessionRow::of_values(values).map_err(StoreError::from))? else { continue };
         let tasks = tasks(unit, host, &row)?;
         if !tasks.is_empty() {
             work.push(Work { session: row.entry(), tasks });
@@ -57,11 +58,10 @@ fn inbox(unit: &mut Unit<'_>, session: &SessionRow, tasks: &mut Vec<Task>) -> Ru
     for _ in 0..span.div_ceil(COMMANDS_MAX) {
         let rows = unit.scan(&scan)?;
         for values in &rows {
-            let row = CommandRow::of_values(values)?;
-            scan.after = Some(vec![row.seq.to_value()]);
-            if let Some(task) = task(unit, session, row)? {
-                tasks.push(task);
-            }
+            scan.after = Some(scan.position(values));
+            let Some(row) = unit.readable(CommandRow::of_values(values).map_err(StoreError::from))? else { continue };
+            let found = task(unit, session, row);
+            tasks.extend(unit.readable(found)?.flatten());
             if tasks.len() == COMMANDS_MAX {
                 return Ok(());
             }

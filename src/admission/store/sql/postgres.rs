@@ -20,6 +20,7 @@ use crate::admission::waits::Waits;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Statement};
@@ -39,6 +40,10 @@ pub(crate) struct Postgres {
     threads: Threads,
     _listener: Listener,
 }
+    fn unreadable(&self) -> &AtomicU64 {
+        self.threads.unreadable()
+    }
+
 
 impl Engine for Postgres {
     fn submit(&self, job: Box<dyn Job>) {
@@ -99,7 +104,7 @@ fn open_here(
     let reader = Connection::new(config.clone()).map_err(failed)?;
     let listener = Listener::start(config, Arc::clone(&waits)).map_err(failed)?;
     let clock = StoreClock::new(clock, Timestamp(0));
-    let shared = Shared { settings: Arc::clone(&settings), clock, waits };
+    let shared = Shared { settings: Arc::clone(&settings), clock, waits, unreadable: AtomicU64::new(0) };
     let threads = Threads::start(shared, writers, vec![reader]).map_err(failed)?;
     Ok((Postgres { threads, _listener: listener }, settings))
 }

@@ -17,6 +17,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql, params_from_iter};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Marks our files: "RVcp".
@@ -51,7 +52,7 @@ pub(crate) fn open(
     let latest = meta(&writer, LATEST)?.unwrap_or(0);
     let clock = StoreClock::new(Some(clock), Timestamp(latest));
     let reader = connect(path)?;
-    let shared = Shared { settings: Arc::clone(&settings), clock, waits };
+    let shared = Shared { settings: Arc::clone(&settings), clock, waits, unreadable: AtomicU64::new(0) };
     // SQLite has one writer at a time, so more than one thread would only wait for the other.
     let threads = Threads::start(shared, vec![Sqlite::new(writer)], vec![Sqlite::new(reader)])
         .map_err(|error| OpenError::Database(error.to_string()))?;
