@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    fn around(store: Store, clock: ManualClock, backing: Backing) -> Self {
+    pub(crate) fn around(store: Store, clock: ManualClock, backing: Backing) -> Self {
         Self { store, clock, counters: Arc::default(), backing }
     }
 
