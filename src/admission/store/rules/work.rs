@@ -1,6 +1,7 @@
 //! What a host finds to do.
 
 use super::Ruling;
+use super::apply::is_exhausted;
 use super::settle::{evidence, settleable};
 use crate::admission::model::{
     CommandSeq, CommandState, DispositionInboxEntry, HostId, JournalEntry, SessionId, StoreError, Task, Tenant, Work,
@@ -87,7 +88,8 @@ fn task(unit: &mut Unit<'_>, session: &SessionRow, row: CommandRow) -> Ruling<Op
         }
     }
     let is_in_hand = is_own && (row.state == CommandState::Applying || row.is_claimed(unit.now));
-    if is_expired || is_in_hand {
+    let is_left_alone = !is_own && is_exhausted(unit, &row);
+    if is_expired || is_in_hand || is_left_alone {
         return Ok(None);
     }
     Ok(Some(Task::Deliver(Box::new(DispositionInboxEntry(row.entry()?)))))
