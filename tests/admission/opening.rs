@@ -72,6 +72,27 @@ async fn adm_p5_time_goes_on_whatever_the_clock_did(world: World) {
     goes_on(&world, before).await;
 }
 
+/// Two processes over one file, as in a rolling restart, whose clocks differ: the second goes on where the first was.
+#[test]
+fn adm_p5_time_never_steps_back_from_one_process_to_another() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let world = World::sqlite(small()).expect("a file");
+    let Backing::Sqlite(dir) = &world.backing else { unreachable!("it is one") };
+    let behind = || Arc::new(Skewed(world.clock.clone(), -3_600_000));
+    let open = || Store::open_sqlite(&dir.path().join("admission.db"), small(), behind()).expect("the same file");
+    let second = open();
+    runtime.block_on(async {
+        let session = world.session("k").await;
+        let host = world.host("eu-1").await;
+        let now = world.clock.time();
+        let request = AcquireLeaseRequest { tenant: arena(), session, host, key: key(), ttl: TTL };
+        let lease = second.acquire_lease(request).await.expect("a lease");
+        assert_eq!(lease.until, now.plus(TTL));
+        drop(second);
+        assert_eq!(open().now().await, Ok(now), "nor what a third finds");
+    });
+}
+
 /// Not even when the machine's clock was set back while nobody ran.
 #[test]
 fn adm_p5_time_never_steps_back_over_a_restart() {

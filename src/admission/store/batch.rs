@@ -91,7 +91,8 @@ impl<T: Send, F: FnMut(&mut Unit<'_>) -> Ruling<T> + Send> Job for Ask<T, F> {
 
 /// A database as a transaction sees it.
 pub(crate) trait Backend: Rows {
-    /// Begins, waits for the locks, and says the database's time if that is the one that counts.
+    /// Begins, waits for the locks, and says the database's time: its clock's, or where [`Self::keeps_time`] that of the last
+    /// write, of whatever process, if it is going to be written.
     fn begin(&mut self, is_read: bool, locks: &[u64]) -> Result<Option<Timestamp>, Unavailable>;
 
     /// Makes it durable. An error says whether it may be so all the same.
@@ -100,7 +101,8 @@ pub(crate) trait Backend: Rows {
     /// Takes it back.
     fn rollback(&mut self);
 
-    /// Whether the time of the last write is kept, so that time never steps back over a restart.
+    /// Whether the time of the last write is kept, so that time never steps back over a restart or from one process to
+    /// another.
     fn keeps_time(&self) -> bool;
 }
 
@@ -129,14 +131,16 @@ impl StoreClock {
         Self { own }
     }
 
-    /// The time now; `database` is the database's, which counts where no clock was given.
-    fn now(&self, database: Option<Timestamp>) -> Timestamp {
+    /// The time now; `database` is the database's, which counts where no clock was given. `latest` is that of a write which
+    /// this one comes after.
+    fn now(&self, database: Option<Timestamp>, latest: Option<Timestamp>) -> Timestamp {
         let Some((clock, last)) = &self.own else { return database.unwrap_or_default() };
         // Nothing that holds the lock can leave it half changed. The clock is read under it, so a step back is one of the
         // clock's and not of two threads.
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Timestamp::from_system(clock.now());
         last.ahead = last.ahead.saturating_add(last.clock.0.saturating_sub(now.0));
+        last.ahead = last.ahead.max(latest.unwrap_or_default().0.saturating_sub(now.0));
         last.clock = now;
         Timestamp(now.0.saturating_add(last.ahead))
     }
@@ -246,7 +250,7 @@ fn decide(
 ) -> Result<Vec<super::Notice>, Unavailable> {
     let keeps_time = backend.keeps_time();
     // Stamped once everything is locked: whoever had the locks before has an earlier stamp.
-    let now = shared.clock.now(database);
+    let now = shared.clock.now(database, database.filter(|_| keeps_time));
     let mut unit = Unit::new(backend, now, &shared.settings);
     let wanted: Vec<(&'static Table, Key)> = jobs.iter().flat_map(|job| job.plan().wanted.iter().cloned()).collect();
     unit.prefetch(wanted)?;
@@ -387,7 +391,7 @@ mod tests {
         // A server whose clock stepped ahead and was set right: other processes see the same.
         let ahead = Timestamp(3_600_000);
         assert_eq!(
-            [ahead, Timestamp(5), Timestamp(6)].map(|now| clock.now(Some(now))),
+            [ahead, Timestamp(5), Timestamp(6)].map(|now| clock.now(Some(now), None)),
             [ahead, Timestamp(5), Timestamp(6)]
         );
     }

@@ -29,6 +29,8 @@ const CACHE_KIB: i64 = -32_768;
 /// Pages in the log before they are copied into the file (32 MiB): a page that is written often is copied once, and a
 /// crash costs the reading of as much.
 const CHECKPOINT_PAGES: i64 = 8_192;
+/// When the last write was.
+const LATEST_WRITE: &str = "SELECT value FROM meta WHERE name = ?1";
 /// The log is cut back to this after a checkpoint, so that one burst does not keep the disk for ever.
 const LOG_BYTES_KEPT: i64 = 64 << 20;
 
@@ -231,7 +233,14 @@ impl Backend for Sqlite {
         // An immediate transaction holds the file's only write lock, whatever it is going to touch.
         let begin = if is_read { "BEGIN" } else { "BEGIN IMMEDIATE" };
         self.connection.execute_batch(begin).map_err(broken)?;
-        Ok(None)
+        if is_read {
+            return Ok(None);
+        }
+        // Another process may have written since, by a clock of its own: the one before in a rolling restart.
+        let mut statement = self.connection.prepare_cached(LATEST_WRITE).map_err(broken)?;
+        let mut rows = statement.query([LATEST]).map_err(broken)?;
+        let latest = rows.next().map_err(broken)?.map(|row| row.get::<_, i64>(0)).transpose().map_err(broken)?;
+        Ok(latest.and_then(|ms| u64::try_from(ms).ok()).map(Timestamp))
     }
 
     fn commit(&mut self, _: &[Notice]) -> Result<(), Unavailable> {
