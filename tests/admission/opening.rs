@@ -93,6 +93,23 @@ fn adm_p5_time_never_steps_back_from_one_process_to_another() {
     });
 }
 
+/// What players send is nobody else's on the machine, whatever the umask.
+#[cfg(unix)]
+#[test]
+fn a_new_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("commands.sqlite");
+    let store = Store::open_sqlite(&path, small(), Arc::new(ManualClock::new())).expect("a new store");
+    for name in ["commands.sqlite", "commands.sqlite-wal", "commands.sqlite-shm"] {
+        let mode = std::fs::metadata(dir.path().join(name)).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    drop(store);
+    let missing = Store::open_sqlite(&dir.path().join("none/x.sqlite"), small(), Arc::new(ManualClock::new())).err();
+    assert!(missing.expect("no such directory").to_string().contains("none/x.sqlite"));
+}
+
 /// Not even when the machine's clock was set back while nobody ran.
 #[test]
 fn adm_p5_time_never_steps_back_over_a_restart() {

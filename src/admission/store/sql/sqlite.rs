@@ -48,6 +48,8 @@ pub(crate) fn open(
     settings.check()?;
     if path.exists() {
         migrations::steps_from(look(path)?)?;
+    } else {
+        create(path)?;
     }
     let mut writer = connect(path)?;
     let settings = Arc::new(prepare(&mut writer, settings)?);
@@ -59,6 +61,21 @@ pub(crate) fn open(
     let threads = Threads::start(shared, vec![Sqlite::new(writer)], vec![Sqlite::new(reader)])
         .map_err(|error| OpenError::Database(error.to_string()))?;
     Ok((threads, settings))
+}
+
+/// Creates the file for its owner alone, whatever the umask: it holds what players send. SQLite gives its log the same mode.
+/// The mode of a file that is there is its owner's business.
+fn create(path: &Path) -> Result<(), OpenError> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        // Another process was quicker.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(OpenError::Database(format!("{}: {error}", path.display()))),
+    }
 }
 
 /// The version, before anything may be written: a newer file is left as it is. After a power loss the log has to be
