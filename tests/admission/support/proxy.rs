@@ -62,7 +62,7 @@ impl Proxy {
     /// Says `sql` in each session and keeps the answers for itself. Only while no transaction is open.
     pub(crate) fn say(&self, sql: &str) {
         let length = u32::try_from(4 + sql.len() + 1).expect("short");
-        let message = [&[b'Q'], &length.to_be_bytes()[..], sql.as_bytes(), &[0]].concat();
+        let message = [b"Q".as_slice(), &length.to_be_bytes(), sql.as_bytes(), &[0]].concat();
         let connections = self.state.0.lock().unwrap().connections.clone();
         for carried in connections {
             *carried.swallowed.lock().unwrap() = Some(Vec::new());
