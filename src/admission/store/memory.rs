@@ -1,6 +1,7 @@
 //! Rows in memory: ordered maps behind one lock. For tests, simulations and demonstrations.
 
-use super::batch::{self, Backend, Engine, Job, Shared, StoreClock};
+use super::batch::{self, Backend, Engine, Job, Shared};
+use super::clock::StoreClock;
 use super::records::{INDEXES, Index, Key, Scan, TABLES, Table, Value};
 use super::settings::Settings;
 use super::unit::{Change, Notice, Rows};
