@@ -89,6 +89,8 @@ counters! {
     sweep_release_failures,
     /// Sweeps that left rows for the next pass.
     sweep_truncated,
+    /// Rows that placement, forgetting and lists of work could not read.
+    unreadable,
 }
 
 fn pairs<K: Copy + Ord>(keys: &[K], values: &[AtomicU64]) -> BTreeMap<K, u64> {
@@ -137,6 +139,10 @@ impl Counters {
 
     pub(super) fn count_settlement(&self) {
         add(&self.settled, 1);
+    }
+
+    pub(super) fn count_unreadable(&self, rows: u64) {
+        self.unreadable.fetch_add(rows, Ordering::Relaxed);
     }
 
     pub(super) fn count_failed_sweep(&self) {

@@ -102,6 +102,7 @@ impl Disposition {
             | Refusal::ReconciliationClaimHeld
             | Refusal::NotBegun
             | Refusal::NotSettleable
+            | Refusal::DeliveredTooOften { .. }
             | Refusal::HostTaken
             | Refusal::TooManyHosts { .. } => None,
         }

@@ -50,9 +50,12 @@ impl Upkeep {
     /// One step of each. What fails is counted, and tried again in the next step.
     pub async fn step(&self) {
         let UpkeepParts { store, disposition, legacy, principal, clock, board, counters, .. } = &self.parts;
+        // What is due is so by the store's time (rule P5), from which this process's clock may be off by any amount. When
+        // the store does not say it, the sweeps below find that out as well, and are counted.
+        let due_by = store.now().await.unwrap_or_else(|_| Timestamp::from_system(clock.now()));
         let sweeps = [
-            (ProtocolMode::Disposition, disposition.sweep(principal).await),
-            (ProtocolMode::Legacy, legacy.sweep(principal).await),
+            (ProtocolMode::Disposition, disposition.sweep_up_to(principal, due_by).await),
+            (ProtocolMode::Legacy, legacy.sweep_up_to(principal, due_by).await),
         ];
         for (family, swept) in sweeps {
             match swept {
@@ -63,9 +66,13 @@ impl Upkeep {
                 Err(_) => counters.count_failed_sweep(),
             }
         }
-        if store.place_due(PLACED_PER_STEP).await.is_err() || store.forget_due(FORGOTTEN_PER_STEP).await.is_err() {
-            counters.count_failed_sweep();
+        // Each of them whatever became of the other.
+        for done in [store.place_due(PLACED_PER_STEP).await, store.forget_due(FORGOTTEN_PER_STEP).await] {
+            if done.is_err() {
+                counters.count_failed_sweep();
+            }
         }
+        counters.count_unreadable(store.take_unreadable());
     }
 
     /// Steps until `stop` says so, or is gone.

@@ -13,9 +13,13 @@ use tokio::sync::{Notify, oneshot, watch};
 /// Longest long poll; more is clamped.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How often a waiting poll asks without news: what lapses (claims, leases) tells nobody, and another process may have
+/// How often a waiting host asks without news: what lapses (claims, leases) tells nobody, and another process may have
 /// written through its own connection.
 pub(super) const RECHECK: Duration = Duration::from_secs(1);
+
+/// The same for a poll of a command, of which there may be thousands: nothing about it lapses by itself, and what another
+/// process writes is heard of, so this is for what got lost on the way.
+const RECHECK_COMMAND: Duration = Duration::from_secs(5);
 
 /// Polls of commands leave this part of all places to hosts, rounded down: without work no command is applied.
 const HOSTS_PART: usize = 4;
@@ -108,21 +112,30 @@ impl Waits {
     where
         F: Future<Output = Result<(T, bool), Error>>,
     {
-        let (answer, is_news) = ask().await?;
+        let (mut last, is_news) = ask().await?;
         let mut left = wait.limit().min(WAIT_MAX);
         if is_news || left.is_zero() {
-            return Ok(answer);
+            return Ok(last);
         }
         let mut released = self.released.subscribe();
+        let recheck = if is_for_command(&notice) { RECHECK_COMMAND } else { RECHECK };
         let place = self.enter(notice)?;
         // Declared after the place, so dropped before it.
         let _held = wait.placed();
         loop {
-            let (answer, is_news) = ask().await?;
+            let (is_news, nap) = match ask().await {
+                Ok((answer, is_news)) => {
+                    last = answer;
+                    (is_news, recheck)
+                }
+                // It holds a place already and can ask again: a store that is busy for a moment costs it that moment.
+                Err(error) if error.code == ErrorCode::Overloaded => (false, RECHECK),
+                Err(error) => return Err(error),
+            };
             if is_news || left.is_zero() || *released.borrow_and_update() {
-                return Ok(answer);
+                return Ok(last);
             }
-            let nap = left.min(RECHECK);
+            let nap = left.min(nap);
             let timer = Timer::start(clock, nap);
             tokio::select! {
                 () = place.news.notified() => {}
@@ -185,6 +198,56 @@ impl Drop for Timer {
 mod tests {
     use super::*;
     use crate::admission::{CommandSeq, HostId, SessionId, Tenant};
+    use std::future::ready;
+    use std::time::SystemTime;
+
+    /// A clock on which every delay is over at once, and counted.
+    #[derive(Default)]
+    struct Hasty(Mutex<Vec<Duration>>);
+
+    impl Clock for Hasty {
+        fn now(&self) -> SystemTime {
+            SystemTime::UNIX_EPOCH
+        }
+
+        fn after(&self, delay: Duration, run: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() -> bool + Send> {
+            self.0.lock().unwrap().push(delay);
+            run();
+            Box::new(|| false)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_busy_store_ends_no_poll_that_has_its_place() {
+        let (waits, clock) = (Waits::new(2), Hasty::default());
+        let host = || Notice::Host(HostId::new("eu-1").unwrap());
+        let busy = || Err(Error::new(ErrorCode::Overloaded));
+        let mut answers = vec![Ok((1, false)), Ok((2, false)), busy(), busy(), Ok((3, true))].into_iter();
+        let asked = waits.until(&clock, host(), Duration::from_secs(30), || ready(answers.next().unwrap())).await;
+        assert_eq!(asked, Ok(3));
+        let mut answers = vec![Ok((1, false)), busy(), busy()].into_iter();
+        let asked = waits.until(&clock, host(), RECHECK, || ready(answers.next().unwrap())).await;
+        assert_eq!(asked, Ok(1), "at the end of its time the last answer counts");
+        let refused =
+            waits.until(&clock, host(), RECHECK, || ready(Err::<((), bool), _>(Error::new(ErrorCode::Overloaded))));
+        assert_eq!(
+            refused.await.map_err(|error| error.code),
+            Err(ErrorCode::Overloaded),
+            "without a place there is none"
+        );
+    }
+
+    #[tokio::test]
+    async fn thousands_that_wait_for_commands_ask_less_often_than_hosts() {
+        for (notice, naps) in [
+            (Notice::Command(Tenant::new("demo").unwrap(), SessionId(1), CommandSeq(1)), vec![5, 5, 2]),
+            (Notice::Host(HostId::new("eu-1").unwrap()), vec![1; 12]),
+        ] {
+            let (waits, clock) = (Waits::new(2), Hasty::default());
+            waits.until(&clock, notice, Duration::from_secs(12), || ready(Ok(((), false)))).await.unwrap();
+            assert_eq!(*clock.0.lock().unwrap(), naps.into_iter().map(Duration::from_secs).collect::<Vec<_>>());
+        }
+    }
 
     struct Probe<'w>(&'w Waits, &'w Mutex<Vec<usize>>);
     struct Held<'w>(Probe<'w>);

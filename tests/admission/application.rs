@@ -18,6 +18,7 @@ contract!(
     a_host_refuses_in_a_word_of_its_own,
     a_terminal_command_is_immutable,
     a_claim_may_lose_a_race_on_purpose,
+    a_command_that_crashes_its_hosts_is_handed_out_so_often_and_no_more,
 );
 
 async fn resident(world: &World) -> (SessionId, LeaseRef) {
@@ -256,4 +257,45 @@ async fn a_claim_may_lose_a_race_on_purpose(world: World) {
         let error = hosts.claim(&credential(), lease.clone(), FIRST, Some(TTL), Some(wrong)).await.expect_err("moved");
         assert_eq!(error.refusal(), Some(Refusal::RevisionMoved { current: moved }), "case L5");
     }
+}
+
+/// Each lease that begins it lapses. What lies behind it is served, and it ends at its deadline as what may have run.
+async fn a_command_that_crashes_its_hosts_is_handed_out_so_often_and_no_more(world: World) {
+    let limit = 3;
+    let world = world.with(Settings { deliveries_max: limit, ..small() }).expect("as the first");
+    let (session, lease) = resident(&world).await;
+    world.claim(&lease, FIRST).await.expect("claimed");
+    world.begin(&lease, FIRST).await.expect("begun");
+    world.complete(&lease, FIRST).await.expect("completed");
+    let long = |key| InputRequest { apply_within: Some(TTL * 100), ..input(session, key) };
+    let (poison, _) = world.service().admit_input(&alice(), long("poison")).await.expect("admitted");
+    let (other, _) = world.service().admit_input(&alice(), long("other")).await.expect("admitted");
+    for delivery in 1..=limit {
+        world.clock.advance(TTL);
+        let host = world.host("eu-1").await;
+        let lease = world.lease(&host, session).await;
+        assert_eq!(world.claim(&lease, poison.seq).await.expect("handed out").deliveries, delivery);
+        world.claim(&lease, poison.seq).await.expect("extended: the same delivery");
+        world.begin(&lease, poison.seq).await.expect("begun, and then it crashes");
+    }
+    world.clock.advance(TTL);
+    let host = world.host("eu-1").await;
+    let lease = world.lease(&host, session).await;
+    let work = world.hosts().work(&credential(), &host, Duration::ZERO).await.expect("work");
+    assert!(matches!(&work[0].tasks[..], [Task::Deliver(entry)] if entry.seq == other.seq), "{work:?}");
+    let refused = world.claim(&lease, poison.seq).await.expect_err("no more");
+    assert_eq!((refused.code, refused.refusal()), (ErrorCode::NotReady, Some(Refusal::DeliveredTooOften { limit })));
+    world.claim(&lease, other.seq).await.expect("claimed");
+    assert_eq!(world.settle(&lease, poison.seq).await.expect_err("in time").refusal(), Some(Refusal::NotSettleable));
+    assert_eq!(
+        world.view(session, poison.seq).await.0,
+        CallerState::Applying,
+        "it may have run: nothing ends it early"
+    );
+
+    world.clock.set(poison.deadline);
+    let host = world.host("eu-1").await;
+    let lease = world.lease(&host, session).await;
+    world.settle(&lease, poison.seq).await.expect("settled");
+    assert_eq!(world.view(session, poison.seq).await, (CallerState::Expired, Some("claimed_not_applied".into())));
 }

@@ -3,6 +3,7 @@
 use crate::support::*;
 use rendezvous::admission::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 contract!(
     adm_p3_a_create_resumes_from_each_step_to_the_same_session,
@@ -14,6 +15,8 @@ contract!(
     adm_p3_without_creates_everything_else_works,
     adm_p2_creates_are_of_the_disposition_family,
     case_i4_a_refused_create_is_not_remembered,
+    creates_that_nobody_applied_hold_nothing,
+    a_create_that_ends_otherwise_than_applied_closes_its_session,
 );
 
 fn idempotency(key: &str) -> Idempotency {
@@ -91,7 +94,7 @@ async fn adm_p3_before_the_last_step_nobody_sees_anything(world: World) {
     store.prepare_public_create(prepare("k", session.0)).await.expect("a preparation");
     PublicCreateStore::put_command_payload(store, put("k", session, b"large")).await.expect("stored");
     store.place_due(10).await.expect("placement");
-    assert_eq!(world.hosts().work(&credential(), &host, std::time::Duration::ZERO).await, Ok(Vec::new()));
+    assert_eq!(world.hosts().work(&credential(), &host, Duration::ZERO).await, Ok(Vec::new()));
     assert_eq!(code(world.service().session(&alice(), session).await), ErrorCode::UnknownSession);
     let refused = world.hosts().acquire_lease(&credential(), &host, arena(), session, None).await;
     assert_eq!(code(refused), ErrorCode::UnknownSession);
@@ -101,7 +104,7 @@ async fn adm_p3_before_the_last_step_nobody_sees_anything(world: World) {
     let payload = Payload::Stored(PayloadRef { sha256: Sha256::of(b"large"), len: 5 });
     store.admit_public_create(admit("k", session, payload)).await.expect("admitted");
     store.place_due(10).await.expect("placement");
-    let work = world.hosts().work(&credential(), &host, std::time::Duration::ZERO).await.expect("work");
+    let work = world.hosts().work(&credential(), &host, Duration::ZERO).await.expect("work");
     assert_eq!(work.len(), 1, "the session, its command and that it wants a host came at once");
     assert_eq!(world.due().await, 1);
 }
@@ -197,7 +200,7 @@ async fn adm_p2_creates_are_of_the_disposition_family(world: World) {
 async fn case_i4_a_refused_create_is_not_remembered(world: World) {
     let unknown = CreateRequest { agent: AgentId::new("chess").unwrap(), ..create("k") };
     assert_eq!(code(world.service().admit_create(&alice(), unknown).await), ErrorCode::UnknownTarget);
-    let late = CreateRequest { apply_within: Some(std::time::Duration::ZERO), ..create("k") };
+    let late = CreateRequest { apply_within: Some(Duration::ZERO), ..create("k") };
     assert_eq!(code(world.service().admit_create(&alice(), late).await), ErrorCode::Invalid);
     let (_, created) = world.service().admit_create(&alice(), create("k")).await.expect("the key is free");
     assert!(created);
@@ -223,4 +226,80 @@ async fn adm_p3_what_a_quota_refuses_is_taken_back_whole(world: World) {
     let (_, created) =
         store.admit_public_create(admit("second", SessionId(7), payload())).await.expect("there is room now");
     assert!(created);
+}
+
+/// As many creates as the quota allows and a host could take expire while no host is up; then there is one.
+async fn creates_that_nobody_applied_hold_nothing(world: World) {
+    let quota = 10;
+    let world = world.with(Settings { sessions_max: quota, ..small() }).expect("as the first");
+    let mut expired = Vec::new();
+    for n in 0..quota {
+        expired.push(world.session(&format!("k{n}")).await);
+    }
+    world.store.place_due(100).await.expect("placement");
+    let refused = world.service().admit_create(&alice(), create("one-more")).await.expect_err("at the quota");
+    assert_eq!(refused.refusal(), Some(Refusal::QuotaExceeded { quota: Quota::Sessions, limit: quota }));
+    world.clock.advance(DEADLINE);
+    assert_eq!(world.sweep_all(&world.sweeper("a")).await, [(Disposition::Rejected, expired.len())].into());
+
+    let host = world.host("eu-1").await;
+    world.store.place_due(100).await.expect("placement");
+    assert_eq!(
+        world.hosts().work(&credential(), &host, Duration::ZERO).await,
+        Ok(Vec::new()),
+        "nothing is left to run"
+    );
+    for session in &expired {
+        let entry = world.service().session(&alice(), *session).await.expect("to be read").entry;
+        assert_eq!((entry.closed_at, entry.placed), (Some(world.clock.time()), None));
+        assert_eq!(code(world.service().admit_input(&alice(), input(*session, "i")).await), ErrorCode::SessionClosed);
+    }
+    assert_eq!(world.store.place_due(100).await, Ok(0), "nor to look at");
+
+    let mut fresh = Vec::new();
+    for n in 0..quota {
+        fresh.push(world.session(&format!("new-{n}")).await);
+    }
+    world.store.place_due(100).await.expect("placement");
+    assert_eq!(world.store.get_host(host.clone()).await.expect("a host").placed, 10, "all of its room is theirs");
+    let lease = world.lease(&host, fresh[0]).await;
+    world.claim(&lease, CommandSeq(1)).await.expect("claimed");
+    world.begin(&lease, CommandSeq(1)).await.expect("begun");
+    world.complete(&lease, CommandSeq(1)).await.expect("applied");
+    world.clock.advance(world.store.settings().closed_for);
+    for _ in 0..3 {
+        world.store.forget_due(100).await.expect("a step");
+    }
+    assert_eq!(code(world.service().session(&alice(), expired[0]).await), ErrorCode::UnknownSession, "forgotten");
+}
+
+/// Refused by its host, or left behind by one that crashed: both ways nobody runs the session. One that was applied is
+/// its host's to close.
+async fn a_create_that_ends_otherwise_than_applied_closes_its_session(world: World) {
+    let host = world.host("eu-1").await;
+    let refused = Completion::Rejected(OutcomeCode::new("no_such_map").unwrap());
+    for (completion, closed) in [(Completion::Applied, false), (refused, true)] {
+        let session = world.session(if closed { "refused" } else { "applied" }).await;
+        let lease = world.lease(&host, session).await;
+        world.claim(&lease, CommandSeq(1)).await.expect("claimed");
+        world.begin(&lease, CommandSeq(1)).await.expect("begun");
+        world.hosts().complete(&credential(), lease.clone(), CommandSeq(1), completion).await.expect("completed");
+        let entry = world.service().session(&alice(), session).await.expect("a session").entry;
+        assert_eq!(entry.closed_at.is_some(), closed);
+        let work = world.hosts().work(&credential(), &host, Duration::ZERO).await.expect("work");
+        let tasks: Vec<_> = work.iter().flat_map(|work| work.tasks.clone()).collect();
+        assert_eq!(tasks, if closed { vec![Task::Release] } else { vec![] });
+        let again = world.hosts().release_lease(&credential(), lease, true).await.expect("closed, or closed before");
+        assert!(again.closed_at.is_some());
+    }
+    let session = world.session("abandoned").await;
+    let lease = world.lease(&host, session).await;
+    world.claim(&lease, CommandSeq(1)).await.expect("claimed");
+    world.begin(&lease, CommandSeq(1)).await.expect("begun");
+    world.clock.advance(TTL);
+    let next = world.host("eu-2").await;
+    let lease = world.lease(&next, session).await;
+    world.settle(&lease, CommandSeq(1)).await.expect("settled");
+    let entry = world.service().session(&alice(), session).await.expect("a session").entry;
+    assert!(entry.closed_at.is_some() && entry.open == 0);
 }

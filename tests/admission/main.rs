@@ -50,6 +50,7 @@ mod authority;
 mod creates;
 mod leases;
 mod opening;
+mod outages;
 mod placement;
 mod polls;
 mod races;

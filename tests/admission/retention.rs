@@ -126,16 +126,7 @@ async fn adm_p1_the_operators_view_is_the_deployments(world: World) {
         assert_eq!(code(operator_service.view(&principal).await), ErrorCode::Forbidden);
     }
     world.session("k").await;
-    let upkeep = Upkeep::new(UpkeepParts {
-        store: world.store.clone(),
-        disposition: world.sweeper("a"),
-        legacy: Reconciler::new(world.legacy_config("a")).expect("valid"),
-        principal: operator(),
-        clock: Arc::new(world.clock.clone()),
-        board,
-        counters: Arc::clone(&world.counters),
-        period: SECOND,
-    });
+    let upkeep = world.upkeep(board);
     world.clock.advance(DEADLINE + SECOND);
     let oldest = START.plus(DEADLINE);
     let due = operator_service.view(&operator()).await.expect("a view").due;

@@ -70,6 +70,11 @@ pub enum Refusal {
     Evidence,
     /// Nothing allows to settle the command yet.
     NotSettleable,
+    /// As many leases as may have had the command: it is delivered to no other.
+    DeliveredTooOften {
+        /// The bound.
+        limit: u32,
+    },
     /// The command has ended, otherwise than the caller says.
     Settled,
     /// The command is in a state of a newer build (rule P6).
@@ -301,6 +306,7 @@ impl ErrorCode {
             | Refusal::NotBegun
             | Refusal::Evidence
             | Refusal::NotSettleable
+            | Refusal::DeliveredTooOften { .. }
             | Refusal::Unrecognized => Self::NotReady,
             Refusal::Settled => Self::AlreadySettled,
             Refusal::HostTaken => Self::HostTaken,

@@ -1,6 +1,7 @@
 //! Rows in memory: ordered maps behind one lock. For tests, simulations and demonstrations.
 
-use super::batch::{self, Backend, Engine, Job, Shared, StoreClock};
+use super::batch::{self, Backend, Engine, Job, Shared};
+use super::clock::StoreClock;
 use super::records::{INDEXES, Index, Key, Scan, TABLES, Table, Value};
 use super::settings::Settings;
 use super::unit::{Change, Notice, Rows};
@@ -9,6 +10,7 @@ use crate::admission::traits::Clock;
 use crate::admission::waits::Waits;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// See the module's documentation.
@@ -20,7 +22,8 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(settings: Arc<Settings>, clock: Arc<dyn Clock>, waits: Arc<Waits>) -> Self {
         let clock = StoreClock::new(Some(clock), Timestamp(0));
-        Self { shared: Shared { settings, clock, waits }, rows: Mutex::default() }
+        let shared = Shared { settings, clock, waits, unreadable: AtomicU64::new(0) };
+        Self { shared, rows: Mutex::default() }
     }
 }
 
@@ -29,6 +32,10 @@ impl Engine for Memory {
         // A unit of work writes at its end or not at all, so a panic leaves the rows as they were.
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         batch::run(&mut *rows, &self.shared, vec![job]);
+    }
+
+    fn unreadable(&self) -> &AtomicU64 {
+        &self.shared.unreadable
     }
 }
 

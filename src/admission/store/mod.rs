@@ -4,6 +4,7 @@
 //! of work and written in one transaction, so one fsync serves them all (group commit); each is answered after that.
 
 mod batch;
+mod clock;
 mod memory;
 mod records;
 mod rules;
@@ -11,6 +12,7 @@ mod seams;
 pub mod settings;
 mod sql;
 mod unit;
+mod upkeep;
 
 pub use settings::{OpenError, Settings};
 pub(in crate::admission) use unit::Notice;

@@ -29,7 +29,7 @@ fn key_lock(key: &HostTargetKey) -> u64 {
 }
 
 /// All that writes about a session holds its lock; its tenant's counters change with most of them.
-fn session_plan(tenant: &Tenant, session: SessionId) -> Plan {
+pub(super) fn session_plan(tenant: &Tenant, session: SessionId) -> Plan {
     Plan {
         is_read: false,
         locks: vec![session_lock(tenant, session), tenant_lock(tenant)],
@@ -45,7 +45,7 @@ fn command_plan(tenant: &Tenant, session: SessionId, seq: CommandSeq) -> Plan {
 }
 
 /// Also the hosts of a key, whose counts change with placements.
-fn placement_plan(tenant: &Tenant, session: SessionId, key: &HostTargetKey) -> Plan {
+pub(super) fn placement_plan(tenant: &Tenant, session: SessionId, key: &HostTargetKey) -> Plan {
     let mut plan = session_plan(tenant, session);
     plan.locks.push(key_lock(key));
     plan
@@ -240,44 +240,6 @@ impl PlacementController for Store {
             let plan = placement_plan(&tenant, session, &entry.target.key);
             self.ask(plan, move |unit| rules::placement::release(unit, &tenant, session)).await.map_err(Error::from)
         })
-    }
-}
-
-impl Store {
-    /// Looks at up to `limit` sessions that placement has to look at by now, and gives how many there were. Each is a
-    /// write of its own, safe to run in several processes at once.
-    pub async fn place_due(&self, limit: usize) -> Result<usize, StoreError> {
-        let due = self.read(move |unit| rules::placement::due(unit, limit)).await?;
-        let count = due.len();
-        for session in due {
-            let plan = placement_plan(&session.tenant, session.session, &session.key);
-            self.ask(plan, move |unit| rules::placement::look(unit, &session)).await?;
-        }
-        Ok(count)
-    }
-}
-
-impl Store {
-    /// Forgets, a step at a time, up to `limit` closed sessions and prepared creates whose retention is over; gives how many
-    /// steps it took. Safe to run in several processes at once.
-    pub async fn forget_due(&self, limit: usize) -> Result<usize, StoreError> {
-        let due = self.read(move |unit| rules::forget::due(unit, limit)).await?;
-        let count = due.len();
-        for one in due {
-            let (rules::forget::Due::Session(tenant, session) | rules::forget::Due::Create(tenant, _, session)) = &one;
-            let plan = session_plan(tenant, *session);
-            self.ask(plan, move |unit| rules::forget::step(unit, &one)).await?;
-        }
-        Ok(count)
-    }
-
-    /// What is due in each control shard of the disposition family by now, for the operator.
-    pub async fn due_by_shard(&self) -> Result<Vec<DueInShard>, StoreError> {
-        let mut shards = Vec::new();
-        for shard in 0..self.settings.control_shards {
-            shards.push(self.read(move |unit| rules::due::summary(unit, shard)).await?);
-        }
-        Ok(shards)
     }
 }
 

@@ -12,6 +12,9 @@ pub struct Settings {
     pub inbox_max: u32,
     /// How many times `inbox_max` commands may lie between the oldest open one and the newest: bounds the walk of an inbox.
     pub inbox_span: u32,
+    /// Most leases to which one command is delivered. One that takes its hosts down is handed out no more, and ends at its
+    /// deadline as what may have run.
+    pub deliveries_max: u32,
     /// Most open commands of a tenant.
     pub open_commands_max: u64,
     /// Most sessions of a tenant that are not closed.
@@ -35,6 +38,8 @@ pub struct Settings {
     pub batch_max: usize,
     /// Most calls that wait for the store; one more is refused as overloaded.
     pub queue_max: usize,
+    /// How long a database across a network may take to answer, before its connection is given up.
+    pub database_wait: Duration,
     /// Connections that write, where the backend can use several.
     pub writers: usize,
     /// Most long polls that wait.
@@ -47,6 +52,7 @@ impl Default for Settings {
             control_shards: 16,
             inbox_max: 256,
             inbox_span: 16,
+            deliveries_max: 16,
             open_commands_max: 100_000,
             sessions_max: 100_000,
             prepared_creates_max: 10_000,
@@ -58,6 +64,8 @@ impl Default for Settings {
             prepared_for: Duration::from_secs(24 * 3600),
             batch_max: 256,
             queue_max: 4_096,
+            // Longer than a statement may take, so that the server gives it up first.
+            database_wait: Duration::from_secs(15),
             writers: 2,
             waits_max: 16_384,
         }
@@ -110,9 +118,11 @@ impl Settings {
             ("control_shards", u64::from(self.control_shards)),
             ("inbox_max", u64::from(self.inbox_max)),
             ("inbox_span", u64::from(self.inbox_span)),
+            ("deliveries_max", u64::from(self.deliveries_max)),
             ("batch_max", self.batch_max as u64),
             ("queue_max", self.queue_max as u64),
             ("writers", self.writers as u64),
+            ("database_wait", u64::from(!self.database_wait.is_zero())),
         ];
         match positive.into_iter().find(|(_, value)| *value == 0) {
             Some((field, _)) => Err(OpenError::Setting { field, must: "at least 1" }),

@@ -55,11 +55,22 @@ pub(crate) struct Unit<'a> {
     undo: Vec<(SlotKey, Option<Slot>)>,
     notices: Vec<Notice>,
     notices_before: usize,
+    /// Rows that were passed over because they can't be read.
+    unreadable: u64,
 }
 
 impl<'a> Unit<'a> {
     pub(crate) fn new(rows: &'a mut dyn Rows, now: Timestamp, settings: &'a Settings) -> Self {
-        Self { rows, now, settings, slots: HashMap::new(), undo: Vec::new(), notices: Vec::new(), notices_before: 0 }
+        Self {
+            rows,
+            now,
+            settings,
+            slots: HashMap::new(),
+            undo: Vec::new(),
+            notices: Vec::new(),
+            notices_before: 0,
+            unreadable: 0,
+        }
     }
 
     /// Reads rows ahead that operations are going to ask for, one question per table.
@@ -107,6 +118,24 @@ impl<'a> Unit<'a> {
         }
         let row = self.slots.get(&slot_key).and_then(|slot| slot.row.as_ref());
         row.map(|values| R::of_values(values).map_err(StoreError::from)).transpose()
+    }
+
+    /// What was read, if it can be read. One row that can't be is no reason to leave the others: it is passed over, counted,
+    /// and never guessed at (rule P9).
+    pub(crate) fn readable<T>(&mut self, read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+        match read {
+            Ok(row) => Ok(Some(row)),
+            Err(StoreError::Unreadable(_)) => {
+                self.unreadable += 1;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How many rows were passed over.
+    pub(crate) fn unreadable(&self) -> u64 {
+        self.unreadable
     }
 
     /// Writes a row.

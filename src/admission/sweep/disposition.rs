@@ -69,13 +69,21 @@ impl DispositionReconciler {
         Ok(Self { config, bounds, memory: Mutex::default() })
     }
 
-    /// Sweeps the next shard.
+    /// Sweeps the next shard, by this process's clock.
     pub async fn sweep(&self, principal: &Principal) -> Result<SweepResult, Error> {
+        self.sweep_up_to(principal, Timestamp::from_system(self.config.clock.now())).await
+    }
+
+    /// Sweeps the next shard: what is due by `due_by`, unless a pass over it that began earlier goes on.
+    pub(in crate::admission) async fn sweep_up_to(
+        &self,
+        principal: &Principal,
+        due_by: Timestamp,
+    ) -> Result<SweepResult, Error> {
         self.config.authorizer.authorize_service_sweep(principal).await?;
         let (shard, kept) = self.next_shard();
         let mut result = SweepResult { resumed: kept.is_some(), ..SweepResult::default() };
-        let fresh = || Position { due_by: Timestamp::from_system(self.config.clock.now()), after: None };
-        let mut position = Some(kept.unwrap_or_else(fresh));
+        let mut position = Some(kept.unwrap_or(Position { due_by, after: None }));
         let claims = &*self.config.claims;
         let pass = Pass { family: &self.config, claims, bounds: &self.bounds, by: principal.name() };
         let outcome = pass.run(shard, &mut position, &mut result).await;

@@ -59,14 +59,23 @@ impl Reconciler {
         Ok(Self { config, bounds, rotor: AtomicU32::new(0) })
     }
 
-    /// Sweeps the next shard.
+    /// Sweeps the next shard, by this process's clock.
     pub async fn sweep(&self, principal: &Principal) -> Result<SweepResult, Error> {
+        self.sweep_up_to(principal, Timestamp::from_system(self.config.clock.now())).await
+    }
+
+    /// Sweeps the next shard: what is due by `due_by`.
+    pub(in crate::admission) async fn sweep_up_to(
+        &self,
+        principal: &Principal,
+        due_by: Timestamp,
+    ) -> Result<SweepResult, Error> {
         self.config.authorizer.authorize_service_sweep(principal).await?;
         let shards = self.config.due.control_shards().max(1);
         // Relaxed: the rotor is advice, and orders nothing. It moves on first, so that no shard that fails holds it.
         let shard = self.rotor.fetch_add(1, Ordering::Relaxed) % shards;
         let mut result = SweepResult::default();
-        let mut head = Some(Position { due_by: Timestamp::from_system(self.config.clock.now()), after: None });
+        let mut head = Some(Position { due_by, after: None });
         let claims = &*self.config.claims;
         let pass = Pass { family: &self.config, claims, bounds: &self.bounds, by: principal.name() };
         pass.run(shard, &mut head, &mut result).await?;

@@ -92,6 +92,11 @@ impl<F: Family> Pass<'_, F> {
         };
         match self.claims.acquire_reconciliation_claim(claim).await {
             Ok(_) => result.claimed += 1,
+            // A claim licenses nothing (rule P8), so one that can't be read forbids nothing, and is nobody's to give back.
+            Err(StoreError::Unreadable(_)) => {
+                result.unreadable += 1;
+                return self.reject_all(commands, result).await;
+            }
             Err(StoreError::Refused(Refusal::ReconciliationClaimHeld)) => {
                 result.record(Disposition::Deferred, commands.len());
                 return Ok(());

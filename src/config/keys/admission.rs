@@ -152,6 +152,13 @@ pub(super) static KEYS: &[Key<Config>] = &[
         "Most open commands of a session.",
         admission.settings.inbox_max
     ),
+    number!(
+        "admission.deliveries",
+        1..=65_536,
+        "leases",
+        "Most leases to which one command is delivered: bounds how many hosts one that crashes them takes down.",
+        admission.settings.deliveries_max
+    ),
     wide!(
         "admission.open_commands_per_tenant",
         1..=100 * MILLION,

@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod postgres;
+pub(crate) mod proxy;
 pub(crate) mod world;
 
 pub(crate) use clock::{ManualClock, START, Skewed};

@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    fn around(store: Store, clock: ManualClock, backing: Backing) -> Self {
+    pub(crate) fn around(store: Store, clock: ManualClock, backing: Backing) -> Self {
         Self { store, clock, counters: Arc::default(), backing }
     }
 
@@ -177,6 +177,20 @@ impl World {
             page_limit: 4,
             max_pages: 3,
         }
+    }
+
+    /// What runs by itself, over this store.
+    pub(crate) fn upkeep(&self, board: Arc<SweepBoard>) -> Upkeep {
+        Upkeep::new(UpkeepParts {
+            store: self.store.clone(),
+            disposition: self.sweeper("a"),
+            legacy: Reconciler::new(self.legacy_config("a")).expect("valid"),
+            principal: operator(),
+            clock: Arc::new(self.clock.clone()),
+            board,
+            counters: Arc::clone(&self.counters),
+            period: SECOND,
+        })
     }
 
     /// A session of `alice` in `arena`, just created.

@@ -75,6 +75,12 @@ impl Scan {
         Self { index, prefix, upto: None, after: None, limit, columns: None }
     }
 
+    /// Where a row of this scan stands, with all columns read: what the next page comes after.
+    pub(crate) fn position(&self, row: &[Value]) -> Vec<Value> {
+        let table = self.index.table;
+        self.index.columns[self.index.sorted..].iter().map(|column| row[table.position(column)].clone()).collect()
+    }
+
     /// The names of what is read.
     pub(crate) fn selected(&self) -> Vec<&'static str> {
         match self.columns {

@@ -54,6 +54,9 @@ pub(crate) fn claim(unit: &mut Unit<'_>, request: &ClaimCommandRequest) -> Rulin
     }
     // A claim of this epoch is extended, also a lapsed one; one of an older epoch fell with its fence.
     if row.claim_epoch != Some(lease.epoch) {
+        if is_exhausted(unit, &row) {
+            return Err(Refusal::DeliveredTooOften { limit: unit.settings.deliveries_max }.into());
+        }
         row.deliveries += 1;
     }
     row.state = CommandState::Claimed;
@@ -62,6 +65,12 @@ pub(crate) fn claim(unit: &mut Unit<'_>, request: &ClaimCommandRequest) -> Rulin
     row.claim_epoch = Some(lease.epoch);
     row.claim_until = Some(unit.now.plus(request.ttl).min(row.deadline));
     write(unit, row)
+}
+
+/// Whether as many leases have had it as may: a command that takes down each host that applies it must not take down all
+/// of them. It may have run, so nothing but its deadline ends it (rules P5, P6).
+pub(crate) fn is_exhausted(unit: &Unit<'_>, row: &CommandRow) -> bool {
+    row.deliveries >= unit.settings.deliveries_max
 }
 
 fn write(unit: &mut Unit<'_>, mut row: CommandRow) -> Ruling<CommandEntry> {

@@ -5,7 +5,7 @@ use crate::admission::model::{
     CatalogEntry, CreateCatalogEntryRequest, Epoch, GetCatalogEntryRequest, OwnerObservation, ProtocolMode, Quota,
     Refusal, SessionId, Tenant, Timestamp,
 };
-use crate::admission::store::records::SessionRow;
+use crate::admission::store::records::{SessionRow, TenantRow};
 use crate::admission::store::unit::Unit;
 
 pub(crate) fn get(unit: &mut Unit<'_>, request: &GetCatalogEntryRequest) -> Ruling<CatalogEntry> {
@@ -67,6 +67,18 @@ pub(super) fn new_session(now: Timestamp, request: CreateCatalogEntryRequest) ->
         placement_due: is_runnable.then_some(now),
         forget_at: None,
     }
+}
+
+/// Closes a session, once: no command is admitted any more, nobody has to run it, it counts for no quota, and it is
+/// forgotten after its retention. The caller writes both rows.
+pub(super) fn close(unit: &Unit<'_>, row: &mut SessionRow, usage: &mut TenantRow) {
+    if row.closed_at.is_some() {
+        return;
+    }
+    row.closed_at = Some(unit.now);
+    row.forget_at = Some(unit.now.plus(unit.settings.closed_for));
+    row.wanted = false;
+    usage.sessions = usage.sessions.saturating_sub(1);
 }
 
 pub(crate) fn owner(unit: &mut Unit<'_>, tenant: &Tenant, id: SessionId) -> Ruling<Option<OwnerObservation>> {

@@ -1,7 +1,7 @@
 //! What is over is forgotten, in bounded steps: closed sessions after their retention, and creates that nobody resumed.
 
 use super::admit::key_digest;
-use super::{Ruling, usage};
+use super::{Ruling, readable_rows, usage};
 use crate::admission::model::{CommandKind, SessionId, Sha256, Tenant};
 use crate::admission::store::records::{
     Column, CommandKeyRow, CommandRow, CreateRow, FORGOTTEN, INBOX, Index, JournalRow, KEYS, PAYLOADS, PREPARED,
@@ -22,18 +22,30 @@ pub(crate) enum Due {
 /// Up to `limit` of each.
 pub(crate) fn due(unit: &mut Unit<'_>, limit: usize) -> Ruling<Vec<Due>> {
     let upto = Some(unit.now.to_value());
-    let sessions = unit.scan(&Scan { upto: upto.clone(), ..Scan::of(&FORGOTTEN, Vec::new(), limit) })?;
-    let creates = unit.scan(&Scan { upto, ..Scan::of(&PREPARED, Vec::new(), limit) })?;
-    let mut due = Vec::new();
-    for values in &sessions {
-        let row = SessionRow::of_values(values)?;
-        due.push(Due::Session(row.tenant, row.session));
+    let sessions = Scan { upto: upto.clone(), ..Scan::of(&FORGOTTEN, Vec::new(), limit) };
+    let sessions: Vec<SessionRow> = readable_rows(unit, sessions)?;
+    let creates: Vec<CreateRow> = readable_rows(unit, Scan { upto, ..Scan::of(&PREPARED, Vec::new(), limit) })?;
+    let sessions = sessions.into_iter().map(|row| Due::Session(row.tenant, row.session));
+    let creates = creates.into_iter().map(|row| Due::Create(row.tenant, row.digest, row.session));
+    Ok(sessions.chain(creates).collect())
+}
+
+/// Puts off what a step could not do, because some row of it can't be read: it would keep the front of the queue.
+pub(crate) fn put_off(unit: &mut Unit<'_>, due: &Due) -> Ruling<()> {
+    match due {
+        Due::Session(tenant, session) => {
+            if let Some(row) = unit.get::<SessionRow>(SessionRow::key(tenant, session))? {
+                unit.put(&SessionRow { forget_at: Some(unit.now.plus(unit.settings.closed_for)), ..row });
+            }
+        }
+        Due::Create(tenant, digest, _) => {
+            let row = unit.get::<CreateRow>(CreateRow::key(tenant, digest))?;
+            if let Some(row) = row.filter(|row| row.prepared_until.is_some()) {
+                unit.put(&CreateRow { prepared_until: Some(unit.now.plus(unit.settings.prepared_for)), ..row });
+            }
+        }
     }
-    for values in &creates {
-        let row = CreateRow::of_values(values)?;
-        due.push(Due::Create(row.tenant, row.digest, row.session));
-    }
-    Ok(due)
+    Ok(())
 }
 
 /// One step about one of them; `true` when nothing of it is left.

@@ -1,10 +1,11 @@
 //! Registration of hosts, and which could take a session.
 
-use super::Ruling;
+use super::{Ruling, readable_rows};
 use crate::admission::model::{
     HostEntry, HostId, HostTargetKey, HostTargetPage, ListCompatibleHostsRequest, Refusal, RegisterHostRequest,
+    StoreError,
 };
-use crate::admission::store::records::{Column, HOSTS, HostRow, Record, Scan};
+use crate::admission::store::records::{Column, HOST, HOSTS, HostRow, Record, Scan};
 use crate::admission::store::unit::{Notice, Unit};
 
 /// Most hosts of a key: as many as one placement looks at.
@@ -12,11 +13,10 @@ pub(crate) const PER_KEY_MAX: usize = 1_024;
 
 /// Makes room for a new host: the longest gone one goes, if it has no session.
 fn make_room(unit: &mut Unit<'_>, key: &HostTargetKey) -> Ruling<()> {
-    let rows = unit.scan(&Scan::of(&HOSTS, vec![key.to_value()], PER_KEY_MAX))?;
+    let rows: Vec<HostRow> = readable_rows(unit, Scan::of(&HOSTS, vec![key.to_value()], PER_KEY_MAX))?;
     if rows.len() < PER_KEY_MAX {
         return Ok(());
     }
-    let rows = rows.iter().map(|values| HostRow::of_values(values)).collect::<Result<Vec<_>, _>>()?;
     let now = unit.now;
     let gone = rows.into_iter().filter(|row| row.placed == 0 && row.seen_until.has_passed(now));
     let longest = gone.min_by_key(|row| row.seen_until).ok_or(Refusal::TooManyHosts { limit: PER_KEY_MAX })?;
@@ -74,8 +74,13 @@ pub(crate) fn candidates(unit: &mut Unit<'_>, request: &ListCompatibleHostsReque
         ..Scan::of(&HOSTS, vec![request.key.to_value()], request.limit)
     })?;
     let is_last = rows.len() < request.limit;
-    let hosts = rows.iter().map(|values| HostRow::of_values(values)).collect::<Result<Vec<_>, _>>()?;
-    let next = if is_last { None } else { hosts.last().map(|row| row.host.clone()) };
+    let mut hosts: Vec<HostRow> = Vec::new();
+    for values in &rows {
+        hosts.extend(unit.readable(HostRow::of_values(values).map_err(StoreError::from))?);
+    }
+    // The next page comes after the last row, whether all of it can be read or not.
+    let last = rows.last().and_then(|values| HostId::of_value(&values[HOST.position("host")]));
+    let next = if is_last { None } else { last };
     let now = unit.now;
     let accepting = hosts.iter().map(HostRow::entry).filter(|host| host.accepts(now)).collect();
     Ok(HostTargetPage { hosts: accepting, next })

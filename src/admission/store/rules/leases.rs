@@ -1,7 +1,7 @@
 //! Residency: leases with epochs, and the fence that each new one writes.
 
 use super::placement::{place, unplace};
-use super::{Ruling, fenced, resident, session, usage};
+use super::{Ruling, catalog, fenced, resident, session, usage};
 use crate::admission::model::{
     AcquireLeaseRequest, CatalogEntry, CommandSeq, Epoch, JournalStep, Lease, LeaseRef, ProtocolMode, Refusal,
     ReleaseLeaseRequest,
@@ -67,12 +67,9 @@ pub(crate) fn renew(unit: &mut Unit<'_>, lease: &LeaseRef, ttl: Duration) -> Rul
 pub(crate) fn release(unit: &mut Unit<'_>, request: &ReleaseLeaseRequest) -> Ruling<CatalogEntry> {
     let mut row = session(unit, &request.lease.tenant, request.lease.session)?;
     fenced(&row, &request.lease)?;
-    if request.close && row.closed_at.is_none() {
-        row.closed_at = Some(unit.now);
-        row.forget_at = Some(unit.now.plus(unit.settings.closed_for));
-        row.wanted = false;
+    if request.close {
         let mut usage = usage(unit, &row.tenant)?;
-        usage.sessions = usage.sessions.saturating_sub(1);
+        catalog::close(unit, &mut row, &mut usage);
         unit.put(&usage);
     }
     row.lease_until = row.lease_until.min(unit.now);

@@ -18,12 +18,33 @@ pub(crate) mod reject;
 pub(crate) mod settle;
 pub(crate) mod work;
 
-use super::records::{CommandRow, SessionRow, TenantRow};
+use super::records::{CommandRow, Record, Scan, SessionRow, TenantRow};
 use super::unit::Unit;
 use crate::admission::model::{CommandSeq, LeaseRef, Refusal, SessionId, StoreError, Tenant};
 
 /// What a rule gives.
 pub(crate) type Ruling<T> = Result<T, StoreError>;
+
+/// Most pages that are read past rows that can't be read, before what lies behind them has to wait for their repair.
+const UNREADABLE_PAGES_MAX: usize = 64;
+
+/// The rows of a scan of whole rows that can be read, up to its limit. Those that can't be are counted and walked past, so
+/// that the front of a queue is never theirs (rule P9).
+fn readable_rows<R: Record>(unit: &mut Unit<'_>, mut scan: Scan) -> Ruling<Vec<R>> {
+    let mut found = Vec::new();
+    for _ in 0..UNREADABLE_PAGES_MAX {
+        let rows = unit.scan(&scan)?;
+        for values in &rows {
+            found.extend(unit.readable(R::of_values(values).map_err(StoreError::from))?);
+        }
+        scan.after = rows.last().map(|last| scan.position(last));
+        if rows.len() < scan.limit || found.len() >= scan.limit {
+            break;
+        }
+    }
+    found.truncate(scan.limit);
+    Ok(found)
+}
 
 /// A session, or `unknown_session`.
 pub(crate) fn session(unit: &mut Unit<'_>, tenant: &Tenant, session: SessionId) -> Ruling<SessionRow> {

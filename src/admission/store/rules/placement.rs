@@ -1,9 +1,9 @@
 //! Which host a session is proposed to. A proposal only: the lease is the authority.
 
 use super::hosts::PER_KEY_MAX;
-use super::{Ruling, session};
+use super::{Ruling, readable_rows, session};
 use crate::admission::model::{DesiredWorkload, HostTargetKey, Refusal, SessionId, Tenant, Timestamp};
-use crate::admission::store::records::{Column, HOSTS, HostRow, PLACEMENT, Record, Scan, SessionRow};
+use crate::admission::store::records::{Column, HOSTS, HostRow, PLACEMENT, Scan, SessionRow};
 use crate::admission::store::unit::{Notice, Unit};
 
 /// A session that placement has to look at: its name, and until where it has looked.
@@ -40,8 +40,8 @@ pub(crate) fn release(unit: &mut Unit<'_>, tenant: &Tenant, id: SessionId) -> Ru
 /// Sessions that placement has to look at by now, earliest first.
 pub(crate) fn due(unit: &mut Unit<'_>, limit: usize) -> Ruling<Vec<DuePlacement>> {
     let now = unit.now.to_value();
-    let rows = unit.scan(&Scan { upto: Some(now), ..Scan::of(&PLACEMENT, Vec::new(), limit) })?;
-    let rows = rows.iter().map(|values| SessionRow::of_values(values)).collect::<Result<Vec<_>, _>>()?;
+    let rows: Vec<SessionRow> =
+        readable_rows(unit, Scan { upto: Some(now), ..Scan::of(&PLACEMENT, Vec::new(), limit) })?;
     Ok(rows
         .into_iter()
         .map(|row| DuePlacement { tenant: row.tenant, session: row.session, key: row.target_key })
@@ -96,17 +96,20 @@ fn notify(unit: &mut Unit<'_>, row: &SessionRow) {
 
 fn placed_host(unit: &mut Unit<'_>, row: &SessionRow) -> Ruling<Option<HostRow>> {
     match &row.placed_host {
-        Some(host) => unit.get(HostRow::key(host)),
+        // One whose row can't be read has shown no life.
+        Some(host) => {
+            let read = unit.get(HostRow::key(host));
+            unit.readable(read).map(Option::flatten)
+        }
         None => Ok(None),
     }
 }
 
 /// The accepting host with the least load; the one that let its time pass only when there is no other.
 fn choose(unit: &mut Unit<'_>, row: &SessionRow) -> Ruling<Option<HostRow>> {
-    let rows = unit.scan(&Scan::of(&HOSTS, vec![row.target_key.to_value()], PER_KEY_MAX))?;
+    let hosts: Vec<HostRow> = readable_rows(unit, Scan::of(&HOSTS, vec![row.target_key.to_value()], PER_KEY_MAX))?;
     let mut best: Option<(bool, u64, HostRow)> = None;
-    for values in &rows {
-        let host = HostRow::of_values(values)?;
+    for host in hosts {
         let was_here = row.placed_host.as_ref() == Some(&host.host);
         let is_alive = !host.seen_until.has_passed(unit.now);
         if !is_alive || !(was_here || host.placed < host.capacity) {
@@ -136,7 +139,9 @@ pub(crate) fn place(unit: &mut Unit<'_>, row: &mut SessionRow, host: Option<Host
 pub(crate) fn unplace(unit: &mut Unit<'_>, row: &mut SessionRow) -> Ruling<()> {
     row.placed_until = Timestamp(0);
     let Some(host) = row.placed_host.take() else { return Ok(()) };
-    if let Some(mut host) = unit.get::<HostRow>(HostRow::key(&host))? {
+    // A count that can't be read can't be kept either; the session goes on without.
+    let read = unit.get::<HostRow>(HostRow::key(&host));
+    if let Some(mut host) = unit.readable(read)?.flatten() {
         host.placed = host.placed.saturating_sub(1);
         unit.put(&host);
     }

@@ -1,9 +1,9 @@
 //! How commands end, and what the journal says about them.
 
-use super::{Ruling, command, resident, session, usage};
+use super::{Ruling, catalog, command, resident, session, usage};
 use crate::admission::model::{
-    CommandEntry, CommandSeq, CommandState, Epoch, JournalStep, OutcomeCode, Refusal, Revision, SettleCommandRequest,
-    Timestamp,
+    CommandEntry, CommandKind, CommandSeq, CommandState, Epoch, JournalStep, OutcomeCode, Refusal, Revision,
+    SettleCommandRequest, Timestamp,
 };
 use crate::admission::store::records::{Column, CommandRow, EVIDENCE, JournalRow, Record, Scan, SessionRow};
 use crate::admission::store::unit::{Notice, Unit};
@@ -89,7 +89,12 @@ pub(crate) fn end(
     row.outcome_by = Some(ending.by);
     row.outcome_at = Some(unit.now);
     row.late = ending.late;
-    if session.placed_host.is_some() && !session.needs_host() {
+    // A session is what its create made: one that was not applied made none, and nobody can run or close it later.
+    if row.kind == CommandKind::Create && row.seq == CommandSeq(1) && row.state == CommandState::Rejected {
+        catalog::close(unit, &mut session, &mut usage);
+    }
+    if !session.needs_host() && (session.placed_host.is_some() || session.placement_due.is_some()) {
+        // Placement takes it off its host, and then looks no more.
         session.placement_due = Some(unit.now);
     }
     unit.put(&usage);
@@ -108,8 +113,8 @@ fn next_open(unit: &mut Unit<'_>, session: &SessionRow, ended: CommandSeq) -> Ru
     while head <= session.commands {
         if head != ended.0 {
             // A row that is gone or unreadable is not passed: nobody knows that it ended.
-            let row: Option<CommandRow> =
-                unit.get(CommandRow::key(&session.tenant, &session.session, &CommandSeq(head)))?;
+            let read = unit.get::<CommandRow>(CommandRow::key(&session.tenant, &session.session, &CommandSeq(head)));
+            let row = unit.readable(read)?.flatten();
             if !row.is_some_and(|row| row.state.is_terminal()) {
                 break;
             }

@@ -1,9 +1,11 @@
 //! What a host finds to do.
 
 use super::Ruling;
+use super::apply::is_exhausted;
 use super::settle::{evidence, settleable};
 use crate::admission::model::{
-    CommandSeq, CommandState, DispositionInboxEntry, HostId, JournalEntry, Payload, SessionId, Task, Tenant, Work,
+    CommandSeq, CommandState, DispositionInboxEntry, HostId, JournalEntry, Payload, SessionId, StoreError, Task,
+    Tenant, Work,
 };
 use crate::admission::store::records::{
     Column, CommandRow, EVIDENCE, INBOX, JournalRow, PLACED, Record, Scan, SessionRow, Value,
@@ -20,7 +22,7 @@ const COMMANDS_MAX: usize = 32;
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// Up to `limit` sessions for which the host has something to do, with their tasks in order. What does not fit comes once
-/// the host has taken what did in hand.
+/// the host has taken what did in hand; what can't be read is passed over, for the host has work beside it.
 pub(crate) fn list(unit: &mut Unit<'_>, host: &HostId, limit: usize) -> Ruling<Vec<Work>> {
     let rows = unit.scan(&Scan::of(&PLACED, vec![host.to_value()], SESSIONS_MAX))?;
     let (mut work, mut room) = (Vec::new(), PAYLOAD_BYTES_MAX);
@@ -28,7 +30,7 @@ pub(crate) fn list(unit: &mut Unit<'_>, host: &HostId, limit: usize) -> Ruling<V
         if work.len() == limit || room == 0 {
             break;
         }
-        let row = SessionRow::of_values(values)?;
+        let Some(row) = unit.readable(SessionRow::of_values(values).map_err(StoreError::from))? else { continue };
         let tasks = tasks(unit, host, &row, &mut room)?;
         if !tasks.is_empty() {
             work.push(Work { session: row.entry(), tasks });
@@ -64,9 +66,10 @@ fn inbox(unit: &mut Unit<'_>, session: &SessionRow, tasks: &mut Vec<Task>, room:
     for _ in 0..span.div_ceil(COMMANDS_MAX) {
         let rows = unit.scan(&scan)?;
         for values in &rows {
-            let row = CommandRow::of_values(values)?;
-            scan.after = Some(vec![row.seq.to_value()]);
-            if let Some(task) = task(unit, session, row)? {
+            scan.after = Some(scan.position(values));
+            let Some(row) = unit.readable(CommandRow::of_values(values).map_err(StoreError::from))? else { continue };
+            let found = task(unit, session, row);
+            if let Some(task) = unit.readable(found)?.flatten() {
                 let Some(left) = room.checked_sub(payload_len(&task)).filter(|left| *left > 0) else {
                     *room = 0;
                     return Ok(());
@@ -110,7 +113,8 @@ fn task(unit: &mut Unit<'_>, session: &SessionRow, row: CommandRow) -> Ruling<Op
         }
     }
     let is_in_hand = is_own && (row.state == CommandState::Applying || row.is_claimed(unit.now));
-    if is_expired || is_in_hand {
+    let is_left_alone = !is_own && is_exhausted(unit, &row);
+    if is_expired || is_in_hand || is_left_alone {
         return Ok(None);
     }
     Ok(Some(Task::Deliver(Box::new(DispositionInboxEntry(row.entry()?)))))

@@ -1,4 +1,4 @@
-//! News of other processes, by NOTIFY. A hint like every wake-up: who hears nothing asks again within a second.
+//! News of other processes, by NOTIFY. A hint like every wake-up: who hears nothing asks again all the same.
 
 use crate::admission::model::{CommandSeq, HostId, SessionId, Tenant};
 use crate::admission::store::Notice;
@@ -8,12 +8,31 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Config, NoTls};
 
 /// The channel. Databases have channels of their own, so no two stores share one.
 pub(super) const CHANNEL: &str = "rendezvous_admission";
 /// How long a listener whose connection broke waits before the next.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often a listener makes sure that there is somebody whom it would hear: what goes silent breaks nothing by itself.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+
+/// Why a listener needs another connection. Which of the two it was changes nothing.
+struct Lost;
+
+impl From<tokio_postgres::Error> for Lost {
+    fn from(_: tokio_postgres::Error) -> Self {
+        Self
+    }
+}
+
+impl From<Elapsed> for Lost {
+    fn from(_: Elapsed) -> Self {
+        Self
+    }
+}
 
 /// A notice as text. Names have no spaces.
 pub(super) fn write(notice: &Notice) -> String {
@@ -45,7 +64,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn start(config: Config, waits: Arc<Waits>) -> std::io::Result<Self> {
+    pub(super) fn start(config: Config, wait: Duration, waits: Arc<Waits>) -> std::io::Result<Self> {
         let (stop, mut stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listen = move || {
@@ -54,7 +73,7 @@ impl Listener {
                     tokio::select! {
                         _ = stopped.changed() => return,
                         // Whatever broke it, the next connection may hold.
-                        _ = listen(&config, &waits) => {}
+                        _ = listen(&config, wait, &waits) => {}
                     }
                     tokio::select! {
                         _ = stopped.changed() => return,
@@ -77,8 +96,9 @@ impl Drop for Listener {
     }
 }
 
-async fn listen(config: &Config, waits: &Waits) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+/// Listens until the connection breaks or does not answer within `wait`.
+async fn listen(config: &Config, wait: Duration, waits: &Waits) -> Result<(), Lost> {
+    let (client, mut connection) = timeout(wait, config.connect(NoTls)).await??;
     let hear = async {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(news) = message?
@@ -90,9 +110,11 @@ async fn listen(config: &Config, waits: &Waits) -> Result<(), tokio_postgres::Er
         Ok(())
     };
     let ask = async {
-        client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
-        // The client is kept, for the connection ends with it.
-        std::future::pending::<Result<(), tokio_postgres::Error>>().await
+        timeout(wait, client.batch_execute(&format!("LISTEN {CHANNEL}"))).await??;
+        loop {
+            tokio::time::sleep(ASK_EVERY).await;
+            timeout(wait, client.batch_execute("SELECT 1")).await??;
+        }
     };
     tokio::select! {
         heard = hear => heard,

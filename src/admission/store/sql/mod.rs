@@ -1,6 +1,8 @@
 //! The SQL of both databases: one schema, one set of statements, two dialects.
 
 #[cfg(feature = "postgres")]
+mod link;
+#[cfg(feature = "postgres")]
 mod listener;
 mod migrations;
 #[cfg(feature = "postgres")]

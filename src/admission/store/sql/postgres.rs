@@ -5,13 +5,15 @@
 //! everywhere; whoever has them sees everything that was committed under them before, for each statement of a
 //! READ COMMITTED transaction reads the latest.
 
+use super::link::{self, Link};
 use super::listener::{self, Listener};
 use super::migrations;
 use super::text;
 use super::threads::Threads;
 use crate::admission::model::{Timestamp, Unavailable};
 use crate::admission::store::Notice;
-use crate::admission::store::batch::{Backend, CONTROL_SHARDS, Engine, Job, Shared, StoreClock};
+use crate::admission::store::batch::{Backend, CONTROL_SHARDS, Engine, Job, Shared};
+use crate::admission::store::clock::StoreClock;
 use crate::admission::store::records::{Col, Key, Scan, Sql, Table, Value};
 use crate::admission::store::settings::{OpenError, Settings};
 use crate::admission::store::unit::{Change, Rows};
@@ -19,18 +21,12 @@ use crate::admission::traits::Clock;
 use crate::admission::waits::Waits;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, Row};
 
-/// How long a connection may take to come up.
-const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// What every connection says first. A statement that takes longer than this is given up, and so is a transaction whose
-/// process stopped in the middle: it holds locks that others wait for (case Q10). Commits are synced whatever the
-/// server's default is.
-const SETUP: &str = "SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '10s'; \
-                     SET synchronous_commit = on; SET client_min_messages = warning";
 /// Held while the schema is brought up to date.
 const MIGRATION_LOCK: i64 = 0x5256_6370;
 
@@ -43,6 +39,10 @@ pub(crate) struct Postgres {
 impl Engine for Postgres {
     fn submit(&self, job: Box<dyn Job>) {
         self.threads.submit(job);
+    }
+
+    fn unreadable(&self) -> &AtomicU64 {
+        self.threads.unreadable()
     }
 
     fn is_lost(&self) -> bool {
@@ -66,6 +66,11 @@ fn broken(error: tokio_postgres::Error) -> Unavailable {
     Unavailable::nothing_happened(words(&error))
 }
 
+/// Nobody answered. What was asked for is taken back with the connection.
+fn silent(wait: Duration) -> Unavailable {
+    Unavailable::nothing_happened(format!("the database did not answer within {} ms", wait.as_millis()))
+}
+
 /// Opens the database and brings its schema up to date. On a thread of its own, for each connection has a runtime that
 /// may not be driven from inside of the caller's.
 pub(crate) fn open(
@@ -85,21 +90,19 @@ fn open_here(
     waits: Arc<Waits>,
 ) -> Result<(Postgres, Arc<Settings>), OpenError> {
     settings.check()?;
-    let mut config: Config = url.parse().map_err(failed)?;
-    config.connect_timeout(CONNECT_WAIT);
-    if config.get_application_name().is_none() {
-        config.application_name("rendezvous");
-    }
-    let mut first = Connection::new(config.clone()).map_err(failed)?;
+    let wait = settings.database_wait;
+    let config = link::configure(url, wait).map_err(failed)?;
+    let connection = || Connection::new(config.clone(), wait).map_err(failed);
+    let mut first = connection()?;
     let settings = Arc::new(first.prepare(settings)?);
     let mut writers = vec![first];
     while writers.len() < settings.writers {
-        writers.push(Connection::new(config.clone()).map_err(failed)?);
+        writers.push(connection()?);
     }
-    let reader = Connection::new(config.clone()).map_err(failed)?;
-    let listener = Listener::start(config, Arc::clone(&waits)).map_err(failed)?;
+    let reader = connection()?;
+    let listener = Listener::start(config.clone(), wait, Arc::clone(&waits)).map_err(failed)?;
     let clock = StoreClock::new(clock, Timestamp(0));
-    let shared = Shared { settings: Arc::clone(&settings), clock, waits };
+    let shared = Shared { settings: Arc::clone(&settings), clock, waits, unreadable: AtomicU64::new(0) };
     let threads = Threads::start(shared, writers, vec![reader]).map_err(failed)?;
     Ok((Postgres { threads, _listener: listener }, settings))
 }
@@ -108,34 +111,9 @@ fn open_here(
 struct Connection {
     runtime: Runtime,
     config: Config,
+    /// How long the server may take to answer.
+    wait: Duration,
     link: Option<Link>,
-}
-
-struct Link {
-    client: Client,
-    /// One per text: a table has a few.
-    statements: HashMap<String, Statement>,
-}
-
-impl Link {
-    async fn statement(&mut self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
-        if let Some(statement) = self.statements.get(sql) {
-            return Ok(statement.clone());
-        }
-        let statement = self.client.prepare(sql).await?;
-        self.statements.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
-    }
-
-    async fn query(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let statement = self.statement(sql).await?;
-        self.client.query(&statement, values).await
-    }
-
-    async fn execute(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<u64, tokio_postgres::Error> {
-        let statement = self.statement(sql).await?;
-        self.client.execute(&statement, values).await
-    }
 }
 
 fn parameter(n: usize) -> String {
@@ -209,9 +187,9 @@ fn value(row: &Row, place: usize, sql: Sql) -> Result<Value, tokio_postgres::Err
 }
 
 impl Connection {
-    fn new(config: Config) -> std::io::Result<Self> {
+    fn new(config: Config, wait: Duration) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { runtime, config, link: None })
+        Ok(Self { runtime, config, wait, link: None })
     }
 
     /// Sees to a connection that is up. Only where a transaction begins: one that breaks in the middle must fail, for what
@@ -219,18 +197,53 @@ impl Connection {
     fn connect(&mut self) -> Result<(), Unavailable> {
         if self.link.as_ref().is_none_or(|link| link.client.is_closed()) {
             self.link = None;
-            self.link = Some(self.runtime.block_on(connect(&self.config)).map_err(broken)?);
+            let wait = self.wait.min(link::CONNECT_WAIT);
+            let connect = async { tokio::time::timeout(wait, Link::connect(&self.config)).await };
+            self.link = Some(self.runtime.block_on(connect).map_err(|_| silent(wait))?.map_err(broken)?);
         }
         Ok(())
     }
 
-    /// Runs `work` on the connection as it is.
+    /// Runs `work` on the connection as it is. One that does not answer, or that is no good for what comes after, is given
+    /// up: the next transaction begins on another.
     fn with<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut Link) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, Unavailable> {
         let link = self.link.as_mut().ok_or_else(|| Unavailable::nothing_happened("not connected"))?;
-        self.runtime.block_on(work(link)).map_err(broken)
+        let wait = self.wait;
+        let (is_spoilt, cause) = match self.runtime.block_on(async { tokio::time::timeout(wait, work(link)).await }) {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) => (link::is_spoilt(&error), broken(error)),
+            Err(_) => (true, silent(wait)),
+        };
+        if is_spoilt {
+            self.link = None;
+        }
+        Err(cause)
+    }
+
+    /// Begins a transaction, takes its locks, and asks for the time.
+    fn begin_once(&mut self, is_read: bool, locks: &[u64]) -> Result<Option<Timestamp>, Unavailable> {
+        let begin = if is_read { "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" } else { "BEGIN" };
+        let locks: Vec<i64> = locks.iter().map(|lock| lock.cast_signed()).collect();
+        self.connect()?;
+        self.with(async |link| {
+            let lock = link.statement("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS k").await?;
+            let clock = link.statement("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").await?;
+            let given: [&(dyn ToSql + Sync); 1] = [&locks];
+            // Sent one behind the other without waiting in between; the server does them in this order.
+            let (begun, locked, clock) = tokio::join!(
+                biased;
+                link.client.batch_execute(begin),
+                link.client.query(&lock, &given),
+                link.client.query_one(&clock, &[]),
+            );
+            begun?;
+            locked?;
+            clock?.try_get::<_, i64>(0)
+        })
+        .map(|ms| Some(Timestamp(u64::try_from(ms).unwrap_or(0))))
     }
 
     /// Brings the schema up to date and reads what the database is committed to.
@@ -274,16 +287,6 @@ impl Connection {
         settings.control_shards = shards.ok_or(OpenError::Foreign("it has no number of control shards".into()))?;
         Ok(settings)
     }
-}
-
-async fn connect(config: &Config) -> Result<Link, tokio_postgres::Error> {
-    let (client, connection) = config.connect(NoTls).await?;
-    tokio::spawn(async move {
-        // What breaks it is told to whoever waits for an answer.
-        drop(connection.await);
-    });
-    client.batch_execute(SETUP).await?;
-    Ok(Link { client, statements: HashMap::new() })
 }
 
 /// The schema's version; zero for a database without one.
@@ -352,25 +355,13 @@ impl Rows for Connection {
 
 impl Backend for Connection {
     fn begin(&mut self, is_read: bool, locks: &[u64]) -> Result<Option<Timestamp>, Unavailable> {
-        let begin = if is_read { "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" } else { "BEGIN" };
-        let locks: Vec<i64> = locks.iter().map(|lock| lock.cast_signed()).collect();
-        self.connect()?;
-        self.with(async |link| {
-            let lock = link.statement("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS k").await?;
-            let clock = link.statement("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").await?;
-            let given: [&(dyn ToSql + Sync); 1] = [&locks];
-            // Sent one behind the other without waiting in between; the server does them in this order.
-            let (begun, locked, clock) = tokio::join!(
-                biased;
-                link.client.batch_execute(begin),
-                link.client.query(&lock, &given),
-                link.client.query_one(&clock, &[]),
-            );
-            begun?;
-            locked?;
-            clock?.try_get::<_, i64>(0)
-        })
-        .map(|ms| Some(Timestamp(u64::try_from(ms).unwrap_or(0))))
+        let is_kept = self.link.is_some();
+        match self.begin_once(is_read, locks) {
+            // What was kept since the last transaction may have been cut since, by a server that was started again or by a
+            // pool in between. Nothing was begun, so nobody has to hear of it.
+            Err(_) if is_kept && self.link.is_none() => self.begin_once(is_read, locks),
+            begun => begun,
+        }
     }
 
     fn commit(&mut self, notices: &[Notice]) -> Result<(), Unavailable> {
@@ -385,10 +376,8 @@ impl Backend for Connection {
     }
 
     fn rollback(&mut self) {
-        // A connection that broke took its transaction with it; one that does not answer is given up.
-        if let Some(link) = &self.link
-            && self.runtime.block_on(link.client.batch_execute("ROLLBACK")).is_err()
-        {
+        // A connection that was given up took its transaction with it.
+        if self.link.is_some() && self.with(async |link| link.client.batch_execute("ROLLBACK").await).is_err() {
             self.link = None;
         }
     }

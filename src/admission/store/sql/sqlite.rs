@@ -7,7 +7,8 @@ use super::text;
 use super::threads::Threads;
 use crate::admission::model::{Timestamp, Unavailable};
 use crate::admission::store::Notice;
-use crate::admission::store::batch::{Backend, CONTROL_SHARDS, LATEST, Shared, StoreClock};
+use crate::admission::store::batch::{Backend, CONTROL_SHARDS, LATEST, Shared};
+use crate::admission::store::clock::StoreClock;
 use crate::admission::store::records::{Key, Scan, TABLES, Table, Value};
 use crate::admission::store::settings::{OpenError, Settings};
 use crate::admission::store::unit::{Change, Rows};
@@ -17,6 +18,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql, params_from_iter};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Marks our files: "RVcp".
@@ -28,6 +30,8 @@ const CACHE_KIB: i64 = -32_768;
 /// Pages in the log before they are copied into the file (32 MiB): a page that is written often is copied once, and a
 /// crash costs the reading of as much.
 const CHECKPOINT_PAGES: i64 = 8_192;
+/// When the last write was.
+const LATEST_WRITE: &str = "SELECT value FROM meta WHERE name = ?1";
 /// The log is cut back to this after a checkpoint, so that one burst does not keep the disk for ever.
 const LOG_BYTES_KEPT: i64 = 64 << 20;
 
@@ -45,17 +49,34 @@ pub(crate) fn open(
     settings.check()?;
     if path.exists() {
         migrations::steps_from(look(path)?)?;
+    } else {
+        create(path)?;
     }
     let mut writer = connect(path)?;
     let settings = Arc::new(prepare(&mut writer, settings)?);
     let latest = meta(&writer, LATEST)?.unwrap_or(0);
     let clock = StoreClock::new(Some(clock), Timestamp(latest));
     let reader = connect(path)?;
-    let shared = Shared { settings: Arc::clone(&settings), clock, waits };
+    let shared = Shared { settings: Arc::clone(&settings), clock, waits, unreadable: AtomicU64::new(0) };
     // SQLite has one writer at a time, so more than one thread would only wait for the other.
     let threads = Threads::start(shared, vec![Sqlite::new(writer)], vec![Sqlite::new(reader)])
         .map_err(|error| OpenError::Database(error.to_string()))?;
     Ok((threads, settings))
+}
+
+/// Creates the file for its owner alone, whatever the umask: it holds what players send. SQLite gives its log the same mode.
+/// The mode of a file that is there is its owner's business.
+fn create(path: &Path) -> Result<(), OpenError> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        // Another process was quicker.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(OpenError::Database(format!("{}: {error}", path.display()))),
+    }
 }
 
 /// The version, before anything may be written: a newer file is left as it is. After a power loss the log has to be
@@ -230,7 +251,14 @@ impl Backend for Sqlite {
         // An immediate transaction holds the file's only write lock, whatever it is going to touch.
         let begin = if is_read { "BEGIN" } else { "BEGIN IMMEDIATE" };
         self.connection.execute_batch(begin).map_err(broken)?;
-        Ok(None)
+        if is_read {
+            return Ok(None);
+        }
+        // Another process may have written since, by a clock of its own: the one before in a rolling restart.
+        let mut statement = self.connection.prepare_cached(LATEST_WRITE).map_err(broken)?;
+        let mut rows = statement.query([LATEST]).map_err(broken)?;
+        let latest = rows.next().map_err(broken)?.map(|row| row.get::<_, i64>(0)).transpose().map_err(broken)?;
+        Ok(latest.and_then(|ms| u64::try_from(ms).ok()).map(Timestamp))
     }
 
     fn commit(&mut self, _: &[Notice]) -> Result<(), Unavailable> {

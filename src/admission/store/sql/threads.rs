@@ -2,6 +2,7 @@
 
 use crate::admission::model::Unavailable;
 use crate::admission::store::batch::{self, Backend, Engine, Job, Shared};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,6 +11,7 @@ use std::thread::JoinHandle;
 pub(crate) struct Threads {
     /// Absent once the engine is being dropped: then the threads see that nothing more will come.
     queues: Option<Queues>,
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -41,7 +43,7 @@ impl Threads {
                 threads.push(std::thread::Builder::new().name(name.into()).spawn(serve)?);
             }
         }
-        Ok(Self { queues: Some(Queues { writes, reads }), threads })
+        Ok(Self { queues: Some(Queues { writes, reads }), shared, threads })
     }
 }
 
@@ -58,6 +60,10 @@ impl Engine for Threads {
                 job.answer(Err(Unavailable::nothing_happened("the store's thread is gone")));
             }
         }
+    }
+
+    fn unreadable(&self) -> &AtomicU64 {
+        &self.shared.unreadable
     }
 
     /// A thread that ended while more may come has panicked; nothing starts it again.
