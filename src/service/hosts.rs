@@ -112,6 +112,7 @@ impl Service {
     }
 
     /// Pending attempts newer than `after`; waits up to `wait_ms` (clamped to 30,000) while there are none.
+    /// `after` above the last commit: `Rejection::Invalid(FutureCommit)`.
     pub async fn host_offers(
         &self,
         caller: &Caller,
@@ -122,6 +123,7 @@ impl Service {
     ) -> Result<HostOffers, Failure> {
         let proof = self.proof(caller, listing, lease_token);
         let offers = self.pending(proof, after).await?;
+        self.has_reached(after)?;
         if wait_ms == 0 || !offers.attempts.is_empty() {
             return Ok(offers);
         }
@@ -211,7 +213,8 @@ impl Service {
     }
 
     /// Attempts newer than `after` that wait at a session's gate; waits up to `wait_ms` (clamped to 30,000) while there are
-    /// none. Whoever asks has been authorised by the command plane.
+    /// none. Whoever asks has been authorised by the command plane. `after` above the last commit:
+    /// `Rejection::Invalid(FutureCommit)`; sessions outlive an instance, its commits don't.
     pub async fn session_gate(
         &self,
         tenant: TenantId,
@@ -220,6 +223,7 @@ impl Service {
         wait_ms: u64,
     ) -> Result<GateItems, Failure> {
         let items = self.gate_items(tenant, session, after).await?;
+        self.has_reached(after)?;
         if wait_ms == 0 || !items.attempts.is_empty() {
             return Ok(items);
         }
