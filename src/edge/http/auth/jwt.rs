@@ -81,6 +81,8 @@ struct Claims {
     #[serde(default)]
     nbf: Option<f64>,
     #[serde(default)]
+    iat: Option<f64>,
+    #[serde(default)]
     scope: Scopes,
 }
 
@@ -163,14 +165,16 @@ impl JwtVerifier {
         let genuine = self.keys.iter().filter(|(id, _)| fits(id));
         let claims = genuine.filter_map(|(_, key)| decode::<Claims>(token, key, &self.validation).ok()).next()?.claims;
         let now_s = now.0 as f64 / 1_000.0;
-        let in_time = claims.exp > now_s && claims.nbf.is_none_or(|nbf| nbf <= now_s + NOT_BEFORE_LEEWAY_S);
+        // Both say from when on there can be such a token.
+        let begun = [claims.nbf, claims.iat].iter().flatten().all(|from| *from <= now_s + ISSUER_AHEAD_S);
+        let in_time = claims.exp > now_s && begun;
         let named = (1..=SUBJECT_BYTES_MAX).contains(&claims.sub.len()) && !claims.sub.starts_with(GUEST_PREFIX);
         (in_time && named).then_some(Verified { subject: claims.sub, scope: claims.scope, tenant: claims.tenant })
     }
 }
 
 /// How far the issuer's clock may run ahead. `exp` has no such leeway: a token that is over is over.
-const NOT_BEFORE_LEEWAY_S: f64 = 60.0;
+const ISSUER_AHEAD_S: f64 = 60.0;
 
 /// The tenant that a token claims, unverified: only to choose whose key to try.
 pub(in crate::edge::http) fn claimed_tenant(token: &str) -> Option<String> {
@@ -257,7 +261,9 @@ mod tests {
         let verified = verifier(None).verify(&token(&good()), NOW).unwrap();
         assert_eq!((verified.subject.as_str(), verified.tenant.as_str()), ("alice", "demo"));
         assert!(verifier(None).verify(&changed("exp", json!(1_700_000_000.5)), NOW).is_some());
-        assert!(verifier(None).verify(&changed("nbf", json!(1_700_000_030)), NOW).is_some());
+        for (name, from) in [("nbf", 1_700_000_030), ("iat", 1_700_000_030), ("iat", 1_600_000_000)] {
+            assert!(verifier(None).verify(&changed(name, json!(from)), NOW).is_some(), "{name} {from}");
+        }
     }
 
     #[test]
@@ -267,6 +273,9 @@ mod tests {
             ("exp", json!("1700000001")),
             ("exp", json!(null)),
             ("nbf", json!(1_700_000_061)),
+            ("iat", json!(1_700_000_061)),
+            ("iat", json!(1_700_007_200)),
+            ("iat", json!("1700000000")),
             ("sub", json!("guest:1")),
             ("sub", json!("")),
             ("sub", json!("x".repeat(257))),
