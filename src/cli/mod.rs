@@ -13,6 +13,7 @@ mod session;
 mod worker;
 
 use clap::Parser;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Exit codes that all commands share; each command's help lists its own.
@@ -63,9 +64,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The environment; what is not Unicode is none of our keys.
-fn environment() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
+/// The environment. A name that is not Unicode is none of our keys, or an unknown one.
+fn environment() -> Vec<(String, OsString)> {
+    std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value)).collect()
 }

@@ -5,7 +5,7 @@ use super::error::{ConfigError, Origin};
 use super::load::read;
 use super::sections::{JwtSection, Tenant};
 use crate::credentials::Secret;
-use crate::edge::http::Cidr;
+use crate::edge::http::{Cidr, is_origin};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -21,7 +21,11 @@ impl Config {
             && let Some(text) = secret_text(path, errors)
         {
             let keys = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+            let before = self.operator.keys.len();
             self.operator.keys.extend(keys.map(Secret::new));
+            if self.operator.keys.len() == before {
+                errors.push(ConfigError::value(Origin::Whole, "operator.keys_file", "at least one key", "none"));
+            }
         }
         if let Some(path) = self.turn.secret_file.clone() {
             one_of_two(self.turn.secret.is_some(), "turn.secret", "turn.secret_file", errors);
@@ -64,6 +68,11 @@ impl Config {
         }
         if let Some(range) = self.trust.proxies.iter().find(|range| range.parse::<Cidr>().is_err()) {
             refuse("trust.proxies", "addresses or ranges like 10.0.0.0/8", range);
+        }
+        if let Some(origin) = self.http.cors_origins.iter().find(|origin| *origin != "*" && !is_origin(origin)) {
+            let expected = "origins as browsers send them, like https://play.example.net \
+                (lower case, no slash at the end, no port that is the scheme's own), or \"*\"";
+            refuse("http.cors_origins", expected, &format!("{origin:?}"));
         }
         self.check_transport(errors);
         self.check_dev_addresses(errors);

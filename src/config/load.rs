@@ -7,6 +7,7 @@ use super::keys::{Key, host_keys, keys, profile_keys, tenant_keys};
 use super::nearest::nearest;
 use super::value::Found;
 use crate::credentials::Secret;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -26,8 +27,8 @@ pub struct Layers {
     pub dev: bool,
     /// A TOML file.
     pub file: Option<PathBuf>,
-    /// Variables of the environment, all of them.
-    pub environment: Vec<(String, String)>,
+    /// Variables of the environment, all of them. What is not Unicode in a name stands as U+FFFD.
+    pub environment: Vec<(String, OsString)>,
     /// Flags.
     pub flags: Flags,
 }
@@ -69,13 +70,16 @@ impl Layers {
     fn apply_environment(&self, config: &mut Config, errors: &mut Vec<ConfigError>) {
         let mut named = Vec::new();
         let mut operator_key = None;
-        for (name, text) in &self.environment {
+        for (name, value) in &self.environment {
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-            if name == OPERATOR_KEY {
-                operator_key = Some(text.as_str()).filter(|text| !text.is_empty());
-            } else if rest.contains("__") {
-                let origin = Origin::Environment(name.clone());
-                named.push((rest.replace("__", ".").to_lowercase(), Found::Words(text), origin));
+            if name != OPERATOR_KEY && !rest.contains("__") {
+                continue;
+            }
+            let (key, origin) = (rest.replace("__", ".").to_lowercase(), Origin::Environment(name.clone()));
+            match value.to_str() {
+                None => errors.push(ConfigError::value(origin, key, "UTF-8", "other bytes")),
+                Some(text) if name == OPERATOR_KEY => operator_key = Some(text).filter(|text| !text.is_empty()),
+                Some(text) => named.push((key, Found::Words(text), origin)),
             }
         }
         apply_all(config, named, errors);

@@ -4,7 +4,7 @@ use crate::domain::TenantId;
 use std::io::Write;
 
 fn layers(environment: &[(&str, &str)], flags: Flags) -> Layers {
-    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
     Layers { environment, flags, ..Layers::default() }
 }
 
@@ -160,10 +160,40 @@ fn a_wrong_secret_is_refused_and_not_shown() {
         ("[[tenant]]\nname = \"A\"", "`tenant[0].name`"),
         ("[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"", "`tenant[1].name`"),
         ("[trust]\nproxies = [\"10.0.0.0/33\"]", "`trust.proxies`"),
+        ("[trust]\nproxies = [\"::ffff:10.0.0.0/8\"]", "`trust.proxies`"),
+        ("[http]\ncors_origins = [\"*\", \"https://game.example/\"]", "`http.cors_origins`"),
+        ("[http]\ncors_origins = \"game.example\"", "`http.cors_origins`"),
+        ("[http]\ncors_origins = \"https://Game.example\"", "`http.cors_origins`"),
     ] {
         let problems = problems(text);
         assert!(problems.contains(key) && !problems.contains("hunter2"), "{problems}");
     }
+}
+
+#[test]
+fn a_file_of_operators_keys_has_one() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "# to be filled in\n\n").unwrap();
+    let text = problems(&format!("[operator]\nkeys = \"another-operator-key\"\nkeys_file = {:?}", file.path()));
+    assert_eq!(text, "configuration: `operator.keys_file`: expected at least one key, seen none");
+}
+
+/// A secret that is passed over in silence leaves the server without it.
+#[cfg(unix)]
+#[test]
+fn a_variable_of_ours_that_is_not_unicode_is_refused_by_name() {
+    use std::os::unix::ffi::OsStringExt;
+    let other = std::ffi::OsString::from_vec(b"hunter2\xff".to_vec());
+    for name in ["RENDEZVOUS_TURN__SECRET", load::OPERATOR_KEY] {
+        let layers = Layers { environment: vec![(name.into(), other.clone())], ..Layers::default() };
+        let text = layers.load().unwrap_err().to_string();
+        assert!(
+            text.starts_with(&format!("environment {name}: ")) && text.ends_with("expected UTF-8, seen other bytes")
+        );
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    let none_of_ours = vec![("PATH".into(), other.clone()), ("RENDEZVOUS_DIR".into(), other)];
+    assert!(Layers { environment: none_of_ours, ..Layers::default() }.load().is_ok());
 }
 
 #[test]

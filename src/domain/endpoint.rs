@@ -72,7 +72,9 @@ pub fn fold(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A unicast transport address, folded, with a port: something that can be bound and introduced.
+/// A unicast transport address, folded, with a port: something that can be bound and introduced. No IPv6 link-local one: it
+/// means something together with a zone only, which is the name of an interface of one machine (RFC 4007 section 11.2), so
+/// nobody else can be told of it.
 ///
 /// Kept in 18 bytes instead of the 32 of a [`SocketAddr`]: IPv4 addresses as mapped ones, without zone and flow label.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,13 +84,14 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Folds `address` and refuses what no peer can have: port 0, unspecified, multicast and broadcast addresses.
+    /// Folds `address` and refuses what no peer can have: port 0, unspecified, multicast, broadcast and IPv6
+    /// link-local addresses.
     pub fn new(address: SocketAddr) -> Option<Self> {
         let (refused, ip) = match fold(address).ip() {
             IpAddr::V4(ip) => {
                 (ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast(), ip.to_ipv6_mapped().octets())
             }
-            IpAddr::V6(ip) => (ip.is_unspecified() || ip.is_multicast(), ip.octets()),
+            IpAddr::V6(ip) => (ip.is_unspecified() || ip.is_multicast() || ip.is_unicast_link_local(), ip.octets()),
         };
         let port = NonZeroU16::new(address.port())?;
         (!refused).then_some(Self { ip, port })
@@ -199,7 +202,7 @@ mod tests {
     #[test]
     fn endpoints_are_kept_whole() {
         assert_eq!(size_of::<Option<Endpoint>>(), 18);
-        for text in ["192.0.2.7:4000", "[2001:db8::1]:65535", "[::1]:1", "[fe80::1]:9", "127.0.0.1:1"] {
+        for text in ["192.0.2.7:4000", "[2001:db8::1]:65535", "[::1]:1", "[fec0::1]:9", "127.0.0.1:1"] {
             let address: SocketAddr = text.parse().unwrap();
             let endpoint = Endpoint::new(address).unwrap();
             assert_eq!((endpoint.address(), endpoint.family() == Family::V4), (address, address.is_ipv4()));
@@ -210,6 +213,9 @@ mod tests {
     fn only_unicast_endpoints_with_a_port() {
         for bad in ["0.0.0.0:1", "224.0.0.1:1", "255.255.255.255:1", "[::]:1", "[ff02::1]:1", "192.0.2.1:0"] {
             assert_eq!(Endpoint::new(bad.parse().unwrap()), None, "{bad}");
+        }
+        for link_local in ["[fe80::1]:9", "[fe80::1%3]:9", "[febf:ffff::1]:9"] {
+            assert_eq!(Endpoint::new(link_local.parse().unwrap()), None, "{link_local}: whose link?");
         }
     }
 

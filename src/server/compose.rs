@@ -115,7 +115,7 @@ impl Server {
         let mut settings = http_settings(&config, &keys, &text)?;
         settings.commands =
             running.as_ref().map(|running| commands::settings(&config, running.plane.clone())).transpose()?;
-        let watch = certificates::settings(&config.tls).map_err(StartError::Certificate)?;
+        let watch = certificates::settings(&config.tls, clock).map_err(StartError::Certificate)?;
         settings.tls = watch.as_ref().map(|(tls, _)| tls.clone());
         let http =
             HttpServer::bind(settings, service.clone()).await.map_err(bind_error("server.http", config.server.http))?;

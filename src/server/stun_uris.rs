@@ -3,30 +3,43 @@
 use crate::edge::udp::LocalAddrs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// As configured, or one for each UDP listener, plain ones first.
+/// As configured, or one for each UDP listener, plain ones first. A wildcard is no address that a client could send to: the
+/// address from which this machine reaches others stands in. A family in which it reaches nobody is left out, unless that
+/// leaves nothing.
 pub(super) fn stun_uris(configured: &[String], addresses: &LocalAddrs) -> Vec<String> {
     if !configured.is_empty() {
         return configured.to_vec();
     }
-    addresses.plain.iter().chain(&addresses.auth).map(|address| format!("stun:{}", reachable(*address))).collect()
+    let listeners = || addresses.plain.iter().chain(&addresses.auth).copied();
+    let uris: Vec<String> = listeners().filter_map(|listener| reachable(listener, outbound)).map(uri).collect();
+    if uris.is_empty() { listeners().map(on_this_machine).map(uri).collect() } else { uris }
 }
 
-/// A wildcard is no address that a client could send to: the address from which this machine reaches others stands in.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    if !address.ip().is_unspecified() {
-        return address;
+fn uri(address: SocketAddr) -> String {
+    format!("stun:{address}")
+}
+
+fn reachable(listener: SocketAddr, outbound: impl Fn(IpAddr) -> Option<IpAddr>) -> Option<SocketAddr> {
+    if !listener.ip().is_unspecified() {
+        return Some(listener);
     }
-    let ip = outbound(address.ip()).unwrap_or(match address.ip() {
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    });
+    let advertised = outbound(listener.ip()).map(|ip| SocketAddr::new(ip, listener.port()));
     tracing::warn!(
         event = "wildcard_listener",
-        listener = %address,
-        advertised = %ip,
+        listener = %listener,
+        advertised = advertised.map(|address| address.to_string()).as_deref().unwrap_or("nothing"),
         "set server.stun to the addresses that clients can reach"
     );
-    SocketAddr::new(ip, address.port())
+    advertised
+}
+
+/// Where a wildcard listener is found by clients that run beside it.
+fn on_this_machine(listener: SocketAddr) -> SocketAddr {
+    let ip = match listener.ip() {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, listener.port())
 }
 
 /// The source address that the system would choose; connecting a UDP socket sends nothing.
@@ -54,5 +67,15 @@ mod tests {
         assert!(uris[2].ends_with(":3479") && !uris[2].contains("0.0.0.0"), "{uris:?}");
         let configured = ["stun:203.0.113.1:3478".to_owned()];
         assert_eq!(stun_uris(&configured, &addresses), configured);
+    }
+
+    #[test]
+    fn a_family_that_reaches_nobody_is_not_told() {
+        let v4_only = |ip: IpAddr| ip.is_ipv4().then(|| Ipv4Addr::new(203, 0, 113, 5).into());
+        let told = |listener: &str| reachable(listener.parse().unwrap(), v4_only);
+        assert_eq!(told("[::]:3478"), None);
+        assert_eq!(told("0.0.0.0:3478"), Some("203.0.113.5:3478".parse().unwrap()));
+        assert_eq!(told("[2001:db8::5]:3478"), Some("[2001:db8::5]:3478".parse().unwrap()), "it was named");
+        assert_eq!(on_this_machine("[::]:3478".parse().unwrap()), "[::1]:3478".parse().unwrap());
     }
 }

@@ -111,6 +111,7 @@ impl Service {
     }
 
     /// Pending attempts newer than `after`; waits while there are none, up to 30 s.
+    /// `after` above the last commit: `Rejection::Invalid(FutureCommit)`.
     pub async fn host_offers(
         &self,
         caller: &Caller,
@@ -121,6 +122,7 @@ impl Service {
     ) -> Result<HostOffers, Failure> {
         let proof = self.proof(caller, listing, lease_token);
         let offers = self.pending(proof, after).await?;
+        self.has_reached(after)?;
         if wait.limit().is_zero() || !offers.attempts.is_empty() {
             return Ok(offers);
         }
@@ -211,7 +213,8 @@ impl Service {
     }
 
     /// Attempts newer than `after` that wait at a session's gate; waits while there are none, up to 30 s. Whoever asks has been
-    /// authorised by the command plane.
+    /// authorised by the command plane. `after` above the last commit: `Rejection::Invalid(FutureCommit)`; sessions outlive an
+    /// instance, its commits don't.
     pub async fn session_gate(
         &self,
         tenant: TenantId,
@@ -220,6 +223,7 @@ impl Service {
         wait: impl Wait,
     ) -> Result<GateItems, Failure> {
         let items = self.gate_items(tenant, session, after).await?;
+        self.has_reached(after)?;
         if wait.limit().is_zero() || !items.attempts.is_empty() {
             return Ok(items);
         }

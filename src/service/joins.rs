@@ -66,6 +66,7 @@ impl Service {
     }
 
     /// One side's view; with `after`, waits up to 30 s until something newer than that commit happened to it.
+    /// `after` above the last commit: `Rejection::Invalid(FutureCommit)`.
     pub async fn attempt(
         &self,
         caller: &Caller,
@@ -74,6 +75,7 @@ impl Service {
         wait: impl Wait,
     ) -> Result<AttemptStatus, Failure> {
         let status = self.attempt_now(caller, attempt).await?;
+        self.has_reached(after.unwrap_or(0))?;
         let Some(after) = after.filter(|_| !wait.limit().is_zero()) else { return Ok(status) };
         // Nothing happens to an attempt after its end.
         let answers = |status: &AttemptStatus| status.commit > after || matches!(status.state, AttemptState::Ended(_));

@@ -190,9 +190,7 @@ impl Service {
     /// Waits at most 2 s until browsing sees `commit`; above the last commit: `Rejection::Invalid(FutureCommit)` at once;
     /// too late: `Failure::Unavailable(NotApplied)`.
     pub async fn await_commit(&self, commit: u64) -> Result<(), Failure> {
-        if commit > self.store.last_commit() {
-            return Err(Rejection::Invalid(Invalid::FutureCommit).into());
-        }
+        self.has_reached(commit)?;
         let bound = Duration::from_millis(COMMIT_WAIT_MS);
         // Timed out or not, what browsing sees decides: the wait also ends when the store is lost.
         let _ = tokio::time::timeout(bound, self.store.published(commit)).await;
@@ -206,6 +204,14 @@ impl Service {
 
     async fn submit(&self, command: Command) -> Result<Reply, Failure> {
         self.store.submit(command).await
+    }
+
+    /// Refuses a commit above the last one: another instance gave it, and what is newer than it here would stay unseen.
+    fn has_reached(&self, commit: u64) -> Result<(), Failure> {
+        if commit > self.store.last_commit() {
+            return Err(Rejection::Invalid(Invalid::FutureCommit).into());
+        }
+        Ok(())
     }
 
     fn stun(&self) -> Arc<[String]> {

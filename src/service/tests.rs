@@ -257,7 +257,7 @@ async fn both_sides_polls_hear_of_the_introduction() {
         assert!(service.is_quiet().await);
         assert_eq!(service.report_path(&joiner, attempt, Path::Direct).await.unwrap().value, Some(Family::V4));
         service.close_attempt(&joiner, attempt).await.unwrap();
-        let over = service.attempt(&joiner, attempt, Some(u64::MAX), LONG_MS).await.unwrap();
+        let over = service.attempt(&joiner, attempt, Some(service.last_commit()), LONG_MS).await.unwrap();
         assert_eq!((over.state, over.turn.len()), (AttemptState::Ended(EndReason::Closed), 0));
     })
     .await;
@@ -468,6 +468,33 @@ async fn rule_s5_waiting_for_a_commit_is_bounded_by_what_exists() {
         service.tick();
         service.await_commit(last).await.unwrap();
         assert!(service.published().0 >= last);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rule_s5_a_poll_after_a_commit_of_another_instance_is_refused() {
+    on_both(|service| async move {
+        let grant = hosted(&service, true).await;
+        let host = caller(&service, "host");
+        let joiner = caller(&service, "joiner");
+        let token = grant.lease_token.expose();
+        let attempt = service.create_attempt(&joiner, "k", joining(grant.listing)).await.unwrap().value.attempt;
+        let session = SessionRef(5);
+        let future = |commit| (commit > service.last_commit()).then_some(Rejection::Invalid(Invalid::FutureCommit));
+        for after in [service.last_commit(), service.last_commit() + 1] {
+            for wait_ms in [0, 1] {
+                let offers = service.host_offers(&host, grant.listing, token, after, wait_ms).await;
+                assert_eq!(offers.err().map(|failure| rejected(Err::<(), _>(failure))), future(after));
+                let status = service.attempt(&joiner, attempt, Some(after), wait_ms).await;
+                assert_eq!(status.err().map(|failure| rejected(Err::<(), _>(failure))), future(after));
+                let gate = service.session_gate(TENANT, session, after, wait_ms).await;
+                assert_eq!(gate.err().map(|failure| rejected(Err::<(), _>(failure))), future(after));
+            }
+        }
+        let stranger = caller(&service, "stranger");
+        let unseen = service.host_offers(&stranger, grant.listing, token, u64::MAX, 0).await;
+        assert_eq!(rejected(unseen), Rejection::NotFound, "E5: not even that");
     })
     .await;
 }

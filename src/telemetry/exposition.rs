@@ -94,6 +94,7 @@ mod tests {
                 "rendezvous_http_connections_refused_total",
                 "rendezvous_http_rate_limited_total",
                 "rendezvous_tls_certificate_reloads_total",
+                "rendezvous_tls_certificate_expiry_timestamp_seconds",
             ]
             .contains(&name);
             assert!(shown_when_used || text.contains(&format!("# TYPE {name} ")), "{name} is not in:\n{text}");

@@ -110,6 +110,20 @@ async fn rule_h6_a_join_attempt_waits_at_the_gate_of_its_session_until_the_answe
     assert_eq!(state(&world, &token, &attempt).await, "waiting", "admitted, and nobody has bound yet");
 }
 
+/// Sessions outlive an instance, commits don't: who goes on with another instance's hears of it instead of missing players.
+#[tokio::test]
+async fn rule_s5_a_gate_poll_after_a_commit_of_another_instance_is_refused() {
+    let world = World::start().await;
+    let (session, _, listing) = gated(&world).await;
+    let (_, attempt) = joins(&world, &listing).await;
+    let last = world.service().last_commit();
+    let future = world.get(&format!("{SESSIONS}/{session}/gate?wait_ms=20000&after={}", last + 1)).await;
+    assert_eq!((future.status, &future.json["code"]), (400, &json!("invalid")), "{future:?}");
+    assert_eq!(future.json["reason"], "future_commit");
+    let anew = world.get(&format!("{SESSIONS}/{session}/gate?after=0")).await;
+    assert_eq!(anew.json["attempts"][0]["attempt_id"], attempt.as_str(), "{anew:?}");
+}
+
 /// An answer that comes too late, or to the wrong gate, admits nobody, and its sender is told.
 #[tokio::test]
 async fn an_answer_to_no_such_attempt_ends_as_attempt_gone() {

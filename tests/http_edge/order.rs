@@ -111,6 +111,25 @@ async fn case_x9_behind_a_trusted_proxy_each_client_has_its_own_budget() {
     }
 }
 
+/// RFC 9110 sections 9.3.7 and 10.2.1.
+#[tokio::test]
+async fn options_tells_what_a_path_takes_and_so_does_a_refusal() {
+    let server = Server::start(true, |_| {}).await;
+    for (path, allow) in [
+        ("/v1/tenants/demo/listings", "POST, GET, HEAD, OPTIONS"),
+        ("/v1/operator/drain", "POST, OPTIONS"),
+        ("*", "GET, HEAD, POST, PUT, DELETE, OPTIONS"),
+    ] {
+        let options = server.ask("OPTIONS", path, &[("origin", "https://game.example")], "").await;
+        assert_eq!((options.status, options.header("allow")), (204, Some(allow)), "{path}");
+        assert_eq!(options.header("access-control-allow-origin"), None);
+    }
+    let refused = server.ask("PUT", "/v1/operator/drain", &[], "").await;
+    assert_eq!((refused.status, refused.header("allow")), (405, Some("POST, OPTIONS")));
+    assert_eq!(server.ask("OPTIONS", "/v1/nowhere", &[], "").await.code(), "route_not_found");
+    assert_eq!(server.ask("GET", "*", &[], "").await.code(), "route_not_found");
+}
+
 #[tokio::test]
 async fn ids_are_echoed_and_pages_of_allowed_origins_may_read() {
     let server = Server::start(true, |settings| settings.cors = Cors::Any).await;
@@ -122,7 +141,8 @@ async fn ids_are_echoed_and_pages_of_allowed_origins_may_read() {
     assert!(answer.header("access-control-expose-headers").unwrap().contains("Rendezvous-Commit"));
     let preflight = [("origin", "https://game.example"), ("access-control-request-method", "GET")];
     assert_eq!(server.ask("OPTIONS", "/v1/tenants/demo/listings", &preflight, "").await.status, 204);
-    assert_eq!(server.ask("OPTIONS", "/v1/operator/drain", &preflight, "").await.status, 405);
+    let drain = server.ask("OPTIONS", "/v1/operator/drain", &preflight, "").await;
+    assert_eq!((drain.status, drain.header("access-control-allow-origin")), (204, None), "no mutation is offered");
     let document = server.ask("GET", "/openapi.json", &[], "").await;
     assert_eq!(
         (document.json["openapi"].as_str(), document.body),

@@ -1,6 +1,7 @@
 //! TLS on real sockets: the same answers behind it, certificates that change, handshakes that hang.
 
 use crate::harness::{Response, Server, jwt, request};
+use rendezvous::clock::Clock;
 use rendezvous::credentials::Secret;
 use rendezvous::edge::http::{Certificate, Certificates, HttpSettings, TlsSettings};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -124,7 +125,7 @@ async fn a_new_certificate_is_for_new_connections_and_open_ones_go_on() {
     let (server, certificates, first) = server(|_| {}).await;
     let mut open = client(&server, &first).await;
     let second = made();
-    certificates.replace(second.certificate);
+    certificates.replace(second.certificate, server.service.clock().wall()).unwrap();
     assert_eq!(ask(&mut open, "/livez", &[]).await.status, 200);
     let stream = TcpStream::connect(server.address).await.unwrap();
     assert!(connect(stream, &first, &["http/1.1"]).await.is_err(), "the first one is not shown any more");

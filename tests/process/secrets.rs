@@ -138,6 +138,21 @@ fn case_o2_an_operators_key_from_a_file_is_in_no_message_about_it() {
     assert!(!said.contains("short-secret-x") && !said.contains("a-key-under-a-wrong-name"), "{said}");
 }
 
+/// A server without the secret that it was given would mint credentials that nobody takes.
+#[cfg(unix)]
+#[test]
+fn case_o2_a_secret_that_is_not_unicode_is_refused_by_the_name_of_its_variable() {
+    use std::os::unix::ffi::OsStrExt;
+    let file = crate::server::file("[turn]\nuris = [\"turn:turn.example.net:3478\"]\n");
+    let secret = std::ffi::OsStr::from_bytes(b"a-latin-1-s\xe9cret");
+    let mut command = rendezvous();
+    let mut check =
+        Process::start(command.args(["config", "check"]).arg(file.path()).env("RENDEZVOUS_TURN__SECRET", secret));
+    check.assert_exit(2);
+    let said = check.stdout.text() + &check.stderr.text();
+    assert!(said.contains("RENDEZVOUS_TURN__SECRET") && !said.contains("latin-1"), "{said}");
+}
+
 /// Names and labels of all series.
 fn series(server: &Server) -> HashSet<String> {
     let text = server.get("/metrics").body;

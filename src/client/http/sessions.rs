@@ -84,6 +84,8 @@ impl Directory {
     }
 
     /// Who waits at the session's gate, as a long poll: answers when there is somebody newer than `after`.
+    /// `after` is the last answer's `commit`, which belongs to the server's instance while the session outlives it: after a
+    /// restart begin with 0 again. A number that the new instance has not reached is refused with reason `future_commit`.
     pub async fn gate(&self, session: SessionId, after: u64, wait: Duration) -> Result<GateView, Error> {
         let path = format!("/sessions/{session}/gate?after={after}&wait_ms={}", wait.as_millis());
         self.send(Call::get(path).waiting(wait)).await?.json("GET gate")

@@ -8,14 +8,14 @@ pub(super) static KEYS: &[Key<Config>] = &[
     key!(
         "server.http",
         "ip:port",
-        "The HTTP listener. Port 0 lets the system choose; the ready line tells.",
+        "The HTTP listener. Port 0 lets the system choose; the ready line tells. [::] takes IPv4 as well.",
         "",
         Access::Address { get: |c| Some(c.server.http), set: |c, value| c.server.http = value }
     ),
     key!(
         "server.udp",
         "ip:port, one or several",
-        "UDP listeners that also answer plain STUN Binding requests. Whoever names udp or udp_auth gets only what is named.",
+        "UDP listeners that also answer plain STUN Binding requests. Whoever names udp or udp_auth gets only what is named. [::] takes IPv4 as well, unless an IPv4 listener of the same port is named.",
         "",
         Access::Addresses { get: |c| &c.server.udp, set: |c, value| c.server.udp = value }
     ),

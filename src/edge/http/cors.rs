@@ -9,6 +9,7 @@ use hyper::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue,
     ORIGIN,
 };
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What a browser client needs to page, to revalidate and to back off.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
@@ -16,6 +17,41 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
 );
 const ALLOWED: HeaderValue =
     HeaderValue::from_static("Authorization, Lease-Token, If-None-Match, Prefer, X-Request-Id, traceparent");
+
+/// Whether `text` is an origin as browsers send it (RFC 6454 section 6.2, URL standard), so that an `Origin` header can equal
+/// it: scheme and host in lower case, ASCII, the port only where it is not the scheme's own, no path and no user. `null` is
+/// what a page without an origin sends.
+pub fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return text == "null" };
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_lowercase())
+        && scheme.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b));
+    let ipv6_end = if authority.starts_with('[') { authority.find(']').map_or(0, |end| end + 1) } else { 0 };
+    let (host, port) = match authority[ipv6_end..].find(':') {
+        Some(colon) => (&authority[..ipv6_end + colon], Some(&authority[ipv6_end + colon + 1..])),
+        None => (authority, None),
+    };
+    is_scheme && is_host(host) && port.is_none_or(|port| is_port(scheme, port))
+}
+
+fn is_host(host: &str) -> bool {
+    if let Some(ip) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return ip.parse::<Ipv6Addr>().is_ok_and(|parsed| parsed.to_string() == ip);
+    }
+    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-._".contains(&b);
+    // A name that ends in a number is an address to browsers, and they send it in four parts.
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let is_number = !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit());
+    !host.is_empty() && host.bytes().all(is_name) && (!is_number || host.parse::<Ipv4Addr>().is_ok())
+}
+
+fn is_port(scheme: &str, port: &str) -> bool {
+    let own = match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    };
+    port.parse::<u16>().is_ok_and(|number| number.to_string() == port && Some(number) != own)
+}
 
 pub(super) struct CorsPolicy(Cors);
 
@@ -96,6 +132,47 @@ mod tests {
         assert_eq!((origin_of(&bad), bad.headers()[VARY].as_bytes()), (None, &b"Origin"[..]));
         assert_eq!(origin_of(&dressed(&CorsPolicy::new(Cors::Any), &from("https://x.example"))), Some(&b"*"[..]));
         assert_eq!(origin_of(&dressed(&CorsPolicy::new(Cors::Off), &from("https://x.example"))), None);
+    }
+
+    #[test]
+    fn an_origin_is_one_that_a_browser_can_send() {
+        for good in [
+            "https://game.example",
+            "http://localhost:5173",
+            "https://127.0.0.1:8443",
+            "http://[::1]:8080",
+            "https://xn--bcher-kva.example",
+            "capacitor://localhost",
+            "null",
+        ] {
+            assert!(is_origin(good), "{good}");
+        }
+        for bad in [
+            "",
+            "game.example",
+            "https://",
+            "https://game.example/",
+            "https://game.example/play",
+            "https://game.example?x",
+            "https://Game.example",
+            "HTTPS://game.example",
+            "https://game.example:443",
+            "http://game.example:80",
+            "https://game.example:",
+            "https://game.example:08443",
+            "https://game.example:65536",
+            "https://user@game.example",
+            "https://b\u{fc}cher.example",
+            "https://*.game.example",
+            "http://127.1",
+            "http://[::0001]",
+            "http://[::1",
+            "http://[::1]x",
+            " https://game.example",
+            "://game.example",
+        ] {
+            assert!(!is_origin(bad), "{bad}");
+        }
     }
 
     #[test]

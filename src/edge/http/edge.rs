@@ -25,9 +25,9 @@ use crate::domain::MonoTime;
 use crate::service::Service;
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderValue};
+use hyper::header::{ALLOW, CONNECTION, HOST, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, Version};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::IpAddr;
@@ -183,8 +183,13 @@ impl Edge {
         }
         let routed = match routed {
             Ok(routed) => routed,
+            // The server as a whole (RFC 9112 section 3.2.4).
+            Err(NoRoute::Path) if parts.method == Method::OPTIONS && parts.uri.path() == "*" => {
+                return options(ALL_METHODS);
+            }
             Err(NoRoute::Path) => return Problem::route_not_found().into_answer(),
-            Err(NoRoute::Method(allow)) => return self.no_such_method(parts, &allow),
+            Err(NoRoute::Method(allow)) if parts.method == Method::OPTIONS => return self.options_of(parts, &allow),
+            Err(NoRoute::Method(allow)) => return Problem::method_not_allowed(&allow).into_answer(),
         };
         let client = self.client(&parts.headers, link.peer);
         let mut call = Call { parts, routed, link, number, client, now: self.now(), body: Some(body) };
@@ -194,11 +199,11 @@ impl Edge {
         }
     }
 
-    fn no_such_method(&self, parts: &Parts, allow: &str) -> Answer {
+    /// A preflight that is not granted is an ordinary OPTIONS: its answer lets no page of another origin do anything.
+    fn options_of(&self, parts: &Parts, allow: &str) -> Answer {
         let readable = self.router.is_readable(parts.uri.path());
-        let preflight =
-            if parts.method == Method::OPTIONS && readable { self.cors.preflight(&parts.headers) } else { None };
-        preflight.unwrap_or_else(|| Problem::method_not_allowed(allow).into_answer())
+        let preflight = if readable { self.cors.preflight(&parts.headers) } else { None };
+        preflight.map_or_else(|| options(allow), |granted| granted.header(ALLOW, allow_value(allow)))
     }
 
     fn client(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
@@ -228,6 +233,19 @@ impl Edge {
         }
         answer
     }
+}
+
+/// What the paths of this server take between them.
+const ALL_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
+
+/// What a path takes (RFC 9110 section 9.3.7).
+fn options(allow: &str) -> Answer {
+    Answer::empty(StatusCode::NO_CONTENT).header(ALLOW, allow_value(allow))
+}
+
+fn allow_value(allow: &str) -> HeaderValue {
+    // Names of methods are legal in a header.
+    HeaderValue::from_str(allow).unwrap_or(HeaderValue::from_static(ALL_METHODS))
 }
 
 /// RFC 9112 section 3.2: one `Host`, which only HTTP/1.0 may leave out. With two of them a proxy in front and this server

@@ -2,7 +2,7 @@
 
 use crate::domain::endpoint::fold;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 /// A range of addresses, for example `10.0.0.0/8`, `fd00::/8` or a single address.
@@ -33,11 +33,24 @@ impl FromStr for Cidr {
         let network: IpAddr = address.parse().map_err(|_| refused())?;
         let max = if network.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.map_or(Ok(max), |prefix| prefix.parse::<u8>().map_err(|_| refused()))?;
-        if prefix > max { Err(refused()) } else { Ok(Self { network, prefix }) }
+        match network {
+            IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Self::mapped(v6, prefix).ok_or_else(refused),
+            IpAddr::V4(_) | IpAddr::V6(_) if prefix > max => Err(refused()),
+            IpAddr::V4(_) | IpAddr::V6(_) => Ok(Self { network, prefix }),
+        }
     }
 }
 
+/// Bits before the IPv4 address in a mapped one (RFC 4291 section 2.5.5.2).
+const MAPPED_BITS: u8 = 96;
+
 impl Cidr {
+    /// A range of mapped addresses is one of IPv4 addresses; one that is wider than all of them is a mistake.
+    fn mapped(network: Ipv6Addr, prefix: u8) -> Option<Self> {
+        let prefix = prefix.checked_sub(MAPPED_BITS).filter(|prefix| *prefix <= 32)?;
+        Some(Self { network: network.to_canonical(), prefix })
+    }
+
     /// Whether the address lies in the range. IPv4-mapped addresses are IPv4 addresses.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, folded(address)) {
@@ -117,8 +130,19 @@ mod tests {
     }
 
     #[test]
+    fn case_p7_a_range_of_mapped_addresses_is_one_of_ipv4() {
+        for (mapped, plain) in
+            [("::ffff:10.0.0.0/104", "10.0.0.0/8"), ("::ffff:10.0.0.1", "10.0.0.1"), ("::ffff:0:0/96", "0.0.0.0/0")]
+        {
+            assert_eq!(mapped.parse::<Cidr>(), plain.parse(), "{mapped}");
+        }
+        assert_eq!(client("10.0.0.1", &["198.51.100.9"], &["::ffff:10.0.0.0/104"]), "198.51.100.9");
+    }
+
+    #[test]
     fn ranges_are_read_strictly() {
-        for bad in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/x", "host"] {
+        let malformed = ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/x", "host"];
+        for bad in malformed.into_iter().chain(["::ffff:10.0.0.0/8", "::ffff:10.0.0.0/95", "::ffff:10.0.0.0/129"]) {
             assert!(bad.parse::<Cidr>().is_err(), "{bad}");
         }
         let all: Cidr = "0.0.0.0/0".parse().unwrap();

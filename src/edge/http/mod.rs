@@ -47,6 +47,7 @@ mod workers;
 pub use auth::guest::GUEST_PREFIX;
 pub use auth::host::{HOST_PREFIX, HostCredential};
 pub use auth::jwt::{JwtAlgorithm, JwtKey, JwtKeyError, JwtVerifier};
+pub use cors::is_origin;
 pub use forwarded::{Cidr, CidrError};
 pub use listener::{HttpHandle, HttpServer};
 pub use metrics_server::MetricsServer;

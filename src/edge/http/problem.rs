@@ -18,6 +18,14 @@ const RETRY_CAPACITY_S: u64 = 1;
 const RETRY_QUOTA_S: u64 = 5;
 /// Seconds after which a supervisor has likely started the next instance.
 const RETRY_UNAVAILABLE_S: u64 = 2;
+/// What is told to everybody at one instant is spread over so many seconds more: at the end of a drain, or of a store, all
+/// hosts and joiners would come back in the same one.
+const RETRY_SPREAD_S: u64 = 5;
+
+/// 0 to [`RETRY_SPREAD_S`]. The nanosecond in which a request was looked at is as good as a die, and no two share it.
+fn spread_s(now: MonoTime) -> u64 {
+    now.0 / 100 % (RETRY_SPREAD_S + 1)
+}
 
 /// A refused request.
 #[derive(Debug)]
@@ -257,7 +265,7 @@ impl Problem {
 
 /// What the service refuses.
 impl Problem {
-    /// `now` is the monotonic time, for `Retry-After` while draining.
+    /// `now` is the monotonic time, for `Retry-After` where everybody is told at once.
     pub(super) fn from_failure(failure: Failure, now: MonoTime) -> Self {
         match failure {
             Failure::Rejected(rejection) => Self::from_rejection(rejection, now),
@@ -267,7 +275,7 @@ impl Problem {
                     Certainty::NotApplied => ("the server can't answer now; nothing was changed", None),
                     Certainty::Unknown => ("the server can't say whether this took effect", Some("unknown".to_owned())),
                 };
-                let mut problem = Self::unavailable(detail);
+                let mut problem = Self::unavailable(detail).retry_after(RETRY_UNAVAILABLE_S + spread_s(now));
                 problem.body.outcome = outcome;
                 problem
             }
@@ -338,7 +346,7 @@ impl Problem {
     pub(super) fn draining(deadline: MonoTime, wall: WallTime, now: MonoTime) -> Self {
         let detail = "this instance is going away; ask again after the deadline";
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "Draining", detail)
-            .retry_after(deadline.ms_since(now).div_ceil(1_000) + RETRY_UNAVAILABLE_S);
+            .retry_after(deadline.ms_since(now).div_ceil(1_000) + RETRY_UNAVAILABLE_S + spread_s(now));
         problem.body.drain_deadline = Some(timestamp(wall));
         problem
     }
@@ -398,6 +406,26 @@ mod tests {
         }
         assert_eq!(shown(draining.into()).2, Some(2 + RETRY_UNAVAILABLE_S));
         assert!(!shown(Failure::Unavailable(Certainty::NotApplied)).1.contains("outcome"));
+    }
+
+    #[test]
+    fn those_who_are_told_at_once_come_back_over_some_seconds() {
+        let deadline = MonoTime(10_000_000_000);
+        let draining = Failure::Rejected(Rejection::Draining { deadline, wall: WallTime(0) });
+        for (failure, wait_s) in [(draining, 10), (Failure::Unavailable(Certainty::NotApplied), 0)] {
+            let told = |ns: u64| {
+                let answer = Problem::from_failure(failure, MonoTime(ns * 100)).into_answer();
+                let mut values = answer.headers().get_all(RETRY_AFTER).iter();
+                let seconds = values.next().and_then(|value| value.to_str().ok()?.parse::<u64>().ok()).unwrap();
+                assert!(values.next().is_none(), "one value");
+                seconds
+            };
+            let mut all: Vec<_> = (1..600).map(told).collect();
+            all.sort_unstable();
+            all.dedup();
+            let earliest = wait_s + RETRY_UNAVAILABLE_S;
+            assert_eq!(all, (earliest..=earliest + RETRY_SPREAD_S).collect::<Vec<_>>(), "{failure:?}");
+        }
     }
 
     #[test]

@@ -418,8 +418,8 @@ impl Router {
         let routes = || found.value.iter().filter_map(|index| ROUTES.get(*index).map(|route| (*index, *route)));
         let verb = Verb::of(method);
         let Some((index, route)) = routes().find(|(_, route)| Some(route.verb) == verb) else {
-            let allowed: Vec<_> = routes().map(|(_, route)| route.verb.allowed()).collect();
-            return Err(NoRoute::Method(allowed.join(", ")));
+            let allowed = routes().map(|(_, route)| route.verb.allowed()).chain(["OPTIONS"]);
+            return Err(NoRoute::Method(allowed.collect::<Vec<_>>().join(", ")));
         };
         let parameter = |name| found.params.get(name);
         let part = parameter("command").or_else(|| parameter("sha256"));
@@ -466,7 +466,7 @@ mod tests {
         let find = |method: Method, path| router.find(&method, path).map(|found| found.route.endpoint);
         assert_eq!(find(Method::HEAD, "/livez"), Ok(Endpoint::Live));
         assert_eq!(find(Method::GET, "/v1/tenants/a/listings/b"), Ok(Endpoint::ReadListing));
-        assert_eq!(find(Method::PUT, LISTINGS), Err(NoRoute::Method("POST, GET, HEAD".into())));
+        assert_eq!(find(Method::PUT, LISTINGS), Err(NoRoute::Method("POST, GET, HEAD, OPTIONS".into())));
         for path in ["", "/livez/", "/v1", "/v1/tenants//listings", "/v1/tenants/a/listings/b/c", "/LIVEZ", "*"] {
             assert_eq!(find(Method::GET, path), Err(NoRoute::Path), "{path}");
         }

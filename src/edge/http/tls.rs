@@ -2,17 +2,20 @@
 
 use super::entry::Refused;
 use crate::credentials::Secret;
-use crate::domain::Source;
+use crate::domain::{Source, WallTime};
+use crate::wire::timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
-use rustls::ServerConfig;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{CertificateError as CertificateRefusal, Error, RootCertStore, ServerConfig};
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
@@ -34,7 +37,21 @@ const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// A certificate chain with its private key, checked to belong together.
 #[derive(Clone)]
-pub struct Certificate(Arc<CertifiedKey>);
+pub struct Certificate {
+    certified: Arc<CertifiedKey>,
+    validity: Validity,
+}
+
+/// From when to when the server's own certificate is good, in seconds since 1970, both included.
+///
+/// Compared with the server's wall clock. Those above it in the chain are left to clients, who may know other ways up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// `notBefore`.
+    pub not_before_s: u64,
+    /// `notAfter`.
+    pub not_after_s: u64,
+}
 
 /// Why a certificate is no good.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +62,8 @@ pub enum CertificateError {
     Key(String),
     /// The two don't belong together.
     Mismatch(String),
+    /// Not valid yet or no longer, while the one in use is.
+    OutOfTime(Validity),
 }
 
 impl fmt::Display for CertificateError {
@@ -53,6 +72,7 @@ impl fmt::Display for CertificateError {
             Self::Chain(reason) => write!(f, "no certificate chain in PEM: {reason}"),
             Self::Key(reason) => write!(f, "no private key in PEM: {reason}"),
             Self::Mismatch(reason) => write!(f, "certificate and key don't go together: {reason}"),
+            Self::OutOfTime(validity) => write!(f, "only valid {validity}"),
         }
     }
 }
@@ -80,15 +100,70 @@ impl Certificate {
         }
         let key = PrivateKeyDer::from_pem_slice(key.expose().as_bytes())
             .map_err(|error| CertificateError::Key(error.to_string()))?;
+        let validity = Validity::of(&certificates[0])?;
         let certified = CertifiedKey::from_der(certificates, key, &provider());
-        Ok(Self(Arc::new(certified.map_err(|error| CertificateError::Mismatch(error.to_string()))?)))
+        let certified = certified.map_err(|error| CertificateError::Mismatch(error.to_string()))?;
+        Ok(Self { certified: Arc::new(certified), validity })
+    }
+}
+
+impl Validity {
+    /// The verifier tells a certificate's times where they are why it says no, and it looks at them before all else: asked
+    /// for the last second that there is and for the first, it tells both.
+    fn of(certificate: &CertificateDer<'_>) -> Result<Self, CertificateError> {
+        let parsed =
+            ParsedCertificate::try_from(certificate).map_err(|error| CertificateError::Chain(error.to_string()))?;
+        let refusal_at = |second| {
+            let at = UnixTime::since_unix_epoch(Duration::from_secs(second));
+            let algorithms = provider().signature_verification_algorithms.all;
+            verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], at, algorithms).err()
+        };
+        let not_after_s = match refusal_at(u64::MAX) {
+            Some(Error::InvalidCertificate(CertificateRefusal::ExpiredContext { not_after, .. })) => {
+                not_after.as_secs()
+            }
+            refusal => return Err(CertificateError::Chain(format!("its times can't be read: {refusal:?}"))),
+        };
+        let not_before_s = match refusal_at(0) {
+            Some(Error::InvalidCertificate(CertificateRefusal::NotValidYetContext { not_before, .. })) => {
+                not_before.as_secs()
+            }
+            // Valid since the first second.
+            _ => 0,
+        };
+        Ok(Self { not_before_s, not_after_s })
+    }
+
+    fn not_after(self) -> i64 {
+        i64::try_from(self.not_after_s).unwrap_or(i64::MAX)
+    }
+
+    /// Whether `now` lies in it.
+    pub fn holds(self, now: WallTime) -> bool {
+        (self.not_before_s..=self.not_after_s).contains(&(now.0 / 1_000))
+    }
+
+    /// Whole days to its end, negative after it.
+    pub fn days_left(self, now: WallTime) -> i64 {
+        let seconds = i128::from(self.not_after_s) - i128::from(now.0 / 1_000);
+        i64::try_from(seconds.div_euclid(DAY_S)).unwrap_or(i64::MAX)
+    }
+}
+
+const DAY_S: i128 = 86_400;
+
+impl fmt::Display for Validity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |seconds: u64| timestamp(WallTime(seconds.saturating_mul(1_000)));
+        write!(f, "from {} to {}", time(self.not_before_s), time(self.not_after_s))
     }
 }
 
 /// Never the key.
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificate").field("chain", &self.0.cert.len()).finish_non_exhaustive()
+        let chain = self.certified.cert.len();
+        f.debug_struct("Certificate").field("chain", &chain).field("validity", &self.validity).finish_non_exhaustive()
     }
 }
 
@@ -100,23 +175,39 @@ struct ReloadLabels {
 /// The certificate that handshakes use from now on. Clones share it.
 #[derive(Clone)]
 pub struct Certificates {
-    current: Arc<Mutex<Arc<CertifiedKey>>>,
+    current: Arc<Mutex<Certificate>>,
     reloads: Family<ReloadLabels, Counter>,
+    expiry: Gauge,
 }
 
 impl Certificates {
     /// Begins with `certificate`.
     pub fn new(certificate: Certificate) -> Self {
-        Self { current: Arc::new(Mutex::new(certificate.0)), reloads: Family::default() }
+        let expiry = Gauge::default();
+        expiry.set(certificate.validity.not_after());
+        Self { current: Arc::new(Mutex::new(certificate)), reloads: Family::default(), expiry }
     }
 
-    /// Connections that are open keep theirs.
-    pub fn replace(&self, certificate: Certificate) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = certificate.0;
+    /// Takes `certificate` from now on, but not one that is out of time for one that is in it. Connections that are open keep
+    /// theirs.
+    pub fn replace(&self, certificate: Certificate, now: WallTime) -> Result<(), CertificateError> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if !certificate.validity.holds(now) && current.validity.holds(now) {
+            return Err(CertificateError::OutOfTime(certificate.validity));
+        }
+        self.expiry.set(certificate.validity.not_after());
+        *current = certificate;
+        drop(current);
         self.reloads.get_or_create(&ReloadLabels { result: "loaded" }).inc();
+        Ok(())
     }
 
-    /// A new one was found that is no good; the one before stays.
+    /// When the one in use is good.
+    pub fn validity(&self) -> Validity {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).validity
+    }
+
+    /// The files hold one that is no good; the one before stays.
     pub fn keep(&self) {
         self.reloads.get_or_create(&ReloadLabels { result: "refused" }).inc();
     }
@@ -125,7 +216,7 @@ impl Certificates {
     #[cfg(test)]
     pub(crate) fn leaf(&self) -> Vec<u8> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.cert.first().map(|certificate| certificate.to_vec()).unwrap_or_default()
+        current.certified.cert.first().map(|certificate| certificate.to_vec()).unwrap_or_default()
     }
 
     /// How many were found so far, by what became of them.
@@ -138,8 +229,14 @@ impl Certificates {
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "rendezvous_tls_certificate_reloads",
-            "New certificates found: loaded, or refused while the one before stays",
+            "Looks at the files that found another certificate: loaded, or refused while the one before stays",
             self.reloads.clone(),
+        );
+        registry.register_with_unit(
+            "rendezvous_tls_certificate_expiry_timestamp",
+            "When the certificate in use ends, since 1970",
+            Unit::Seconds,
+            self.expiry.clone(),
         );
     }
 }
@@ -154,7 +251,7 @@ impl fmt::Debug for Certificates {
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // Held for a count of references; taken once a handshake.
-        Some(Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner).certified))
     }
 }
 

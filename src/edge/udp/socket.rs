@@ -4,10 +4,11 @@ use super::metrics::UdpMetrics;
 use super::question::{Listener, Local, Transmit};
 use super::settings::UdpSettings;
 use crate::domain::Family;
+use crate::domain::endpoint::fold;
 use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -21,6 +22,10 @@ const BATCH: usize = 16;
 
 /// Asked of the kernel for each socket: a quarter of a second of 100,000 requests of 160 bytes. Less is no error.
 const RECEIVE_QUEUE_BYTES: usize = 4 * 1_024 * 1_024;
+
+/// Ports that the system may choose for one family before one is free in the other too: with half of all ports taken, all of
+/// them are taken once in 65,536 starts.
+const PORT_CHOICES: u32 = 16;
 
 /// The addresses that were bound, in the order of the settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,11 +75,19 @@ impl Batch {
 }
 
 impl Sockets {
-    /// Binds every listener. Fails with the address in the message.
+    /// Binds every listener, an IPv6 wildcard together with its IPv4 twin. Fails with the address in the message.
     pub(super) fn bind(settings: &UdpSettings) -> io::Result<Self> {
-        let plain = settings.plain.iter().map(|address| (*address, Listener::Plain));
-        let auth = settings.auth.iter().map(|address| (*address, Listener::Challenging));
-        plain.chain(auth).map(|(address, listener)| Bound::new(address, listener)).collect::<io::Result<_>>().map(Self)
+        let mut bound = Vec::new();
+        for (named, listener) in [(&settings.plain, Listener::Plain), (&settings.auth, Listener::Challenging)] {
+            for address in named.iter().map(|address| fold(*address)) {
+                if has_twin(address, named, &settings.plain, &settings.auth) {
+                    bound.extend(Bound::twins(address.port(), listener)?);
+                } else {
+                    bound.push(Bound::new(address, listener)?);
+                }
+            }
+        }
+        Ok(Self(bound))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -152,7 +165,32 @@ impl Sockets {
     }
 }
 
+/// Whether `address` is `[::]:port` and stands for IPv4 as well, for nobody has named an IPv4 listener of that port. The
+/// system's choices for two ports 0 are two ports, so there only `own` counts, the list that has the address.
+pub(super) fn has_twin(address: SocketAddr, own: &[SocketAddr], plain: &[SocketAddr], auth: &[SocketAddr]) -> bool {
+    let names_it = |list: &[SocketAddr]| {
+        list.iter().map(|other| fold(*other)).any(|other| other.is_ipv4() && other.port() == address.port())
+    };
+    let is_named = if address.port() == 0 { names_it(own) } else { names_it(plain) || names_it(auth) };
+    address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && !is_named
+}
+
 impl Bound {
+    /// `[::]` and `0.0.0.0` on one port. A port that the system chose for one family may be taken in the other: then it
+    /// chooses again.
+    fn twins(port: u16, listener: Listener) -> io::Result<[Self; 2]> {
+        let mut tries = if port == 0 { PORT_CHOICES } else { 1 };
+        loop {
+            tries -= 1;
+            let v6 = Self::new((Ipv6Addr::UNSPECIFIED, port).into(), listener)?;
+            match Self::new((Ipv4Addr::UNSPECIFIED, v6.address.port()).into(), listener) {
+                Ok(v4) => return Ok([v6, v4]),
+                Err(error) if tries > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     fn new(address: SocketAddr, listener: Listener) -> io::Result<Self> {
         Self::open(address, listener)
             .map_err(|error| io::Error::new(error.kind(), format!("UDP listener {address}: {error}")))
@@ -162,7 +200,7 @@ impl Bound {
         let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
         if address.is_ipv6() {
-            // IPv4 has sockets of its own; a mapped address would be a second spelling of the same source.
+            // IPv4 has sockets of its own (`twins`); a mapped address would be a second spelling of the same source.
             socket.set_only_v6(true)?;
         }
         socket.set_nonblocking(true)?;

@@ -5,7 +5,7 @@ use crate::credentials::Secret;
 use crate::domain::WallTime;
 use jsonwebtoken::dangerous::insecure_decode_claims;
 use jsonwebtoken::errors::{Error, ErrorKind};
-use jsonwebtoken::jwk::{Jwk, JwkSet, KeyAlgorithm};
+use jsonwebtoken::jwk::{Jwk, JwkSet, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::Deserialize;
 use std::fmt;
@@ -80,6 +80,8 @@ struct Claims {
     exp: f64,
     #[serde(default)]
     nbf: Option<f64>,
+    #[serde(default)]
+    iat: Option<f64>,
     #[serde(default)]
     scope: Scopes,
 }
@@ -163,14 +165,16 @@ impl JwtVerifier {
         let genuine = self.keys.iter().filter(|(id, _)| fits(id));
         let claims = genuine.filter_map(|(_, key)| decode::<Claims>(token, key, &self.validation).ok()).next()?.claims;
         let now_s = now.0 as f64 / 1_000.0;
-        let in_time = claims.exp > now_s && claims.nbf.is_none_or(|nbf| nbf <= now_s + NOT_BEFORE_LEEWAY_S);
+        // Both say from when on there can be such a token.
+        let begun = [claims.nbf, claims.iat].iter().flatten().all(|from| *from <= now_s + ISSUER_AHEAD_S);
+        let in_time = claims.exp > now_s && begun;
         let named = (1..=SUBJECT_BYTES_MAX).contains(&claims.sub.len()) && !claims.sub.starts_with(GUEST_PREFIX);
         (in_time && named).then_some(Verified { subject: claims.sub, scope: claims.scope, tenant: claims.tenant })
     }
 }
 
 /// How far the issuer's clock may run ahead. `exp` has no such leeway: a token that is over is over.
-const NOT_BEFORE_LEEWAY_S: f64 = 60.0;
+const ISSUER_AHEAD_S: f64 = 60.0;
 
 /// The tenant that a token claims, unverified: only to choose whose key to try.
 pub(in crate::edge::http) fn claimed_tenant(token: &str) -> Option<String> {
@@ -202,7 +206,8 @@ fn key_set(algorithm: JwtAlgorithm, json: &[u8]) -> Result<Vec<(Option<String>, 
     let set: JwkSet = serde_json::from_slice(json)
         .map_err(|error| JwtKeyError::Unreadable(format!("not a key set, line {}", error.line())))?;
     let (library, named) = algorithm.library();
-    let usable = |jwk: &&Jwk| jwk.common.key_algorithm.is_none_or(|algorithm| algorithm == named);
+    let usable =
+        |jwk: &&Jwk| jwk.common.key_algorithm.is_none_or(|algorithm| algorithm == named) && is_for_signatures(jwk);
     let keys: Vec<_> = set
         .keys
         .iter()
@@ -211,6 +216,13 @@ fn key_set(algorithm: JwtAlgorithm, json: &[u8]) -> Result<Vec<(Option<String>, 
         .filter(|(_, key)| key.family().algorithms().contains(&library))
         .collect();
     if (1..=KEYS_MAX).contains(&keys.len()) { Ok(keys) } else { Err(JwtKeyError::NoKey) }
+}
+
+/// Whether the set's owner means the key to check signatures (RFC 7517 sections 4.2 and 4.3): a key for encryption is shared
+/// with others, who could then sign.
+fn is_for_signatures(jwk: &Jwk) -> bool {
+    let usage = jwk.common.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature);
+    usage && jwk.common.key_operations.as_ref().is_none_or(|operations| operations.contains(&KeyOperations::Verify))
 }
 
 /// Only the kind of an error: its text may quote key material.
@@ -257,7 +269,9 @@ mod tests {
         let verified = verifier(None).verify(&token(&good()), NOW).unwrap();
         assert_eq!((verified.subject.as_str(), verified.tenant.as_str()), ("alice", "demo"));
         assert!(verifier(None).verify(&changed("exp", json!(1_700_000_000.5)), NOW).is_some());
-        assert!(verifier(None).verify(&changed("nbf", json!(1_700_000_030)), NOW).is_some());
+        for (name, from) in [("nbf", 1_700_000_030), ("iat", 1_700_000_030), ("iat", 1_600_000_000)] {
+            assert!(verifier(None).verify(&changed(name, json!(from)), NOW).is_some(), "{name} {from}");
+        }
     }
 
     #[test]
@@ -267,6 +281,9 @@ mod tests {
             ("exp", json!("1700000001")),
             ("exp", json!(null)),
             ("nbf", json!(1_700_000_061)),
+            ("iat", json!(1_700_000_061)),
+            ("iat", json!(1_700_007_200)),
+            ("iat", json!("1700000000")),
             ("sub", json!("guest:1")),
             ("sub", json!("")),
             ("sub", json!("x".repeat(257))),
@@ -346,6 +363,28 @@ mod tests {
         assert!(verifier.verify(&with_kid(Some("new")), NOW).is_some());
         assert!(verifier.verify(&with_kid(Some("old")), NOW).is_none());
         assert!(verifier.verify(&with_kid(None), NOW).is_some(), "without a key id every key is tried");
+    }
+
+    #[test]
+    fn a_key_for_encryption_checks_no_signature() {
+        use base64::Engine;
+        let k = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(SECRET);
+        let with = |name: &str, value: serde_json::Value| {
+            let mut jwk = json!({"kty": "oct", "k": k});
+            jwk[name] = value;
+            let key = JwtKey::Jwks(json!({"keys": [jwk]}).to_string().into_bytes());
+            JwtVerifier::new(JwtAlgorithm::Hs256, &key, None).map(|verifier| verifier.verify(&token(&good()), NOW))
+        };
+        for (name, value) in
+            [("use", json!("enc")), ("use", json!("tls")), ("key_ops", json!(["encrypt"])), ("key_ops", json!([]))]
+        {
+            assert_eq!(with(name, value.clone()).unwrap_err(), JwtKeyError::NoKey, "{name} {value}");
+        }
+        for (name, value) in
+            [("use", json!("sig")), ("key_ops", json!(["sign", "verify"])), ("key_ops", json!(["verify"]))]
+        {
+            assert!(with(name, value.clone()).unwrap().is_some(), "{name} {value}");
+        }
     }
 
     /// Throw-away keys made with `openssl genpkey`, one block each: algorithm, public key, and a token of `good()`.

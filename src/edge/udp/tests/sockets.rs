@@ -357,12 +357,41 @@ async fn case_x6_a_flooded_socket_keeps_no_other_waiting() {
 }
 
 #[tokio::test]
-async fn case_p7_both_families_can_have_the_same_wildcard_port() {
-    let (v4, addrs) = bound(&["0.0.0.0:0"], &[], 16);
-    let port = addrs.plain[0].port();
-    let (v6, addrs) = bound(&[&format!("[::]:{port}")], &[], 16);
-    assert_eq!(addrs.plain[0].port(), port);
-    drop((v4, v6));
+async fn case_p7_an_ipv6_wildcard_serves_ipv4_on_the_same_port() {
+    let edge = start(&["[::]:0"], &["[::]:0"], 16, 16);
+    let port = edge.addrs.plain[0].port();
+    assert_eq!(edge.addrs.plain, [address(&format!("[::]:{port}")), address(&format!("0.0.0.0:{port}"))]);
+    for server in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+        let socket = client(address(&server)).await;
+        let answer = exchange(&socket, &begun().finish().unwrap()).await;
+        let mapped = Message::parse(&answer).unwrap().xor_address(AttributeType::XOR_MAPPED_ADDRESS).unwrap();
+        assert_eq!(mapped, Some(socket.local_addr().unwrap()), "the family of {server}");
+    }
+    let challenging = edge.addrs.auth[1];
+    assert!(challenging.is_ipv4() && challenging.port() == edge.addrs.auth[0].port(), "{challenging}");
+    let socket = client(SocketAddr::new("127.0.0.1".parse().unwrap(), challenging.port())).await;
+    let (_, answer) = log_in(&socket, &Speaker::host_presence()).await;
+    assert_eq!(Message::parse(&answer).unwrap().class(), Class::Success);
+}
+
+#[tokio::test]
+async fn case_p7_an_ipv4_listener_of_the_same_port_stands_for_itself() {
+    let (edge, addrs) = bound(&["[::]:0", "127.0.0.1:0"], &[], 16);
+    assert_eq!(addrs.plain.len(), 2, "{addrs:?}");
+    let (other, addrs) = bound(&["[::ffff:127.0.0.1]:0"], &["[::1]:0"], 16);
+    assert!(addrs.plain[0].is_ipv4() && addrs.auth.len() == 1, "{addrs:?}");
+    drop((edge, other));
+    let has_twin = |plain: &[&str], auth: &[&str]| {
+        let list = |texts: &[&str]| texts.iter().map(|text| address(text)).collect::<Vec<_>>();
+        let (plain, auth) = (list(plain), list(auth));
+        super::socket::has_twin(plain[0], &plain, &plain, &auth)
+    };
+    assert!(has_twin(&["[::]:3478"], &["0.0.0.0:3479"]));
+    for (plain, auth) in [(&["[::]:3478", "0.0.0.0:3478"][..], &[][..]), (&["[::]:3478"], &["192.0.2.1:3478"])] {
+        assert!(!has_twin(plain, auth), "{plain:?} {auth:?}");
+    }
+    assert!(has_twin(&["[::]:0"], &["0.0.0.0:0"]), "two choices of the system are two ports");
+    assert!(!has_twin(&["0.0.0.0:3478"], &[]) && !has_twin(&["[2001:db8::1]:3478"], &[]));
 }
 
 #[tokio::test]
