@@ -3,6 +3,7 @@
 mod certificates;
 mod commands;
 mod compose;
+mod descriptors;
 mod lifecycle;
 mod stun_uris;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod tests;
 mod ticker;
 
 pub use compose::StartError;
+pub use descriptors::raise_descriptor_limit;
 pub use lifecycle::{Exit, Signals};
 
 use crate::domain::InstanceId;
