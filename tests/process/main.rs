@@ -6,6 +6,8 @@
 mod ceilings;
 mod child;
 mod clients;
+#[cfg(unix)]
+mod closed;
 mod commands;
 mod datagrams;
 mod documents;
