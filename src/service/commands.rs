@@ -4,6 +4,7 @@
 
 use super::GateAnswered;
 use super::Service;
+use super::readiness::{PROBE_WAIT, StoreFlaw, WriteProbe};
 use crate::admission::{
     AdmissionView, Bytes, Catalog, CommandEntry, CommandKind, CommandSeq, CommandState, CommandStore, CommandView,
     Completion, CreateRequest, DispositionInboxEntry, Error, ErrorCode, GateDecision, GateResponseRequest,
@@ -11,15 +12,13 @@ use crate::admission::{
     ObjectMetadata, OperatorService, OutcomeCode, Principal, PrincipalName, RequestKey, RestoreRequest,
     ServicePrincipal, SessionId, SessionView, Sha256, Tenant, TenantPrincipal, Waits,
 };
-use crate::domain::{AttemptId, Failure, SessionRef, TenantId};
+use crate::domain::{AttemptId, Failure, MonoTime, SessionRef, TenantId};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How a `gate_response` ends whose attempt is over, or was never at the session's gate.
 pub const ATTEMPT_GONE: &str = "attempt_gone";
-
-/// How long readiness waits for the plane's store.
-const PROBE_WAIT: Duration = Duration::from_secs(1);
 
 /// What a [`CommandPlane`] is made of.
 pub struct CommandPlaneParts {
@@ -44,6 +43,9 @@ pub struct CommandPlaneParts {
 /// See the module's documentation. All methods may run concurrently.
 pub struct CommandPlane {
     parts: CommandPlaneParts,
+    writes: WriteProbe,
+    /// What keeps it going is lost, beside its store.
+    lost: AtomicBool,
 }
 
 /// Why a completion was not taken.
@@ -64,7 +66,7 @@ impl From<Error> for CompletionError {
 impl CommandPlane {
     /// Composes it.
     pub fn new(parts: CommandPlaneParts) -> Self {
-        Self { parts }
+        Self { parts, writes: WriteProbe::default(), lost: AtomicBool::new(false) }
     }
 
     /// What hosts may do.
@@ -93,15 +95,27 @@ impl CommandPlane {
         Some(Principal::Tenant(TenantPrincipal { tenant, name }))
     }
 
-    /// Whether the store answers. Asked by readiness: a process whose store is gone should get no work.
-    pub async fn is_ready(&self) -> bool {
-        let looked = tokio::time::timeout(PROBE_WAIT, self.parts.operator.store.now()).await;
-        matches!(looked, Ok(Ok(_)))
+    /// Whether the store answers, and takes writes. Asked by readiness: a process whose store is gone should get no work.
+    pub async fn readiness(&self, now: MonoTime) -> Result<(), StoreFlaw> {
+        let store = &self.parts.operator.store;
+        let answers = tokio::time::timeout(PROBE_WAIT, store.now());
+        let (answered, is_written) = tokio::join!(answers, self.writes.holds(now, || store.probe_write()));
+        match answered {
+            Ok(Ok(_)) if is_written => Ok(()),
+            Ok(Ok(_)) => Err(StoreFlaw::Unwritable),
+            Ok(Err(_)) | Err(_) => Err(StoreFlaw::Silent),
+        }
     }
 
-    /// Whether the store is lost for ever, so that the process has to start again.
+    /// Whether the plane is lost for ever, so that the process has to start again.
     pub fn is_lost(&self) -> bool {
-        self.parts.operator.store.is_lost()
+        // Relaxed: the flag stands for itself.
+        self.lost.load(Ordering::Relaxed) || self.parts.operator.store.is_lost()
+    }
+
+    /// From now on health says that the plane is lost: what runs beside its store ended by itself.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
     }
 
     /// Lets every poll answer at once, those to come as well.

@@ -14,6 +14,8 @@ mod documents;
 mod drain;
 #[cfg(target_os = "linux")]
 mod endure;
+#[cfg(unix)]
+mod exhaustion;
 mod foreign_agent;
 mod http;
 #[path = "../support/http_message.rs"]
