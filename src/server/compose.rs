@@ -160,7 +160,7 @@ impl Server {
             edges,
             ticker,
             commands: running,
-            _upkeep: upkeep,
+            upkeep,
         };
         server.log_start(&config);
         Ok(server)

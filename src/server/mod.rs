@@ -38,8 +38,8 @@ pub struct Server {
     ticker: Ticker,
     /// The command plane, where there is one. Ends after the edges, which ask it.
     commands: Option<RunningPlane>,
-    /// Metrics listener and gauges.
-    _upkeep: JoinSet<()>,
+    /// Metrics listener, gauges and the watch over certificates.
+    upkeep: JoinSet<()>,
 }
 
 /// Where the server listens, ports chosen by the system included.

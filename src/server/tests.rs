@@ -218,3 +218,37 @@ async fn case_d3_a_loop_of_an_edge_that_ends_by_itself_ends_the_process() {
         assert_eq!(server.run_until_signal(Signals::listen().unwrap()).await, Exit::Lost);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_d3_a_panic_in_the_upkeep_of_the_command_plane_is_heard_and_turns_health_red() {
+    let mut server = Server::start(config(StoreKind::Lane)).await.unwrap();
+    let address = server.http_addr();
+    let upkeep = &mut server.commands.as_mut().expect("a development server has the plane").upkeep;
+    upkeep.abort();
+    *upkeep = tokio::spawn(async { panic!("sabotage") });
+    let running = tokio::spawn(server.run_until_signal(Signals::listen().unwrap()));
+    while status_of(address, "/livez").await != "HTTP/1.1 503 Service Unavailable" {
+        assert!(!running.is_finished(), "it ended green");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(running.await.unwrap(), Exit::Lost);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_d3_a_panic_in_what_serves_metrics_is_heard_and_a_watch_that_ends_is_no_loss() {
+    let mut server = Server::start(config(StoreKind::Lane)).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let (ended, panicked) = tokio::sync::oneshot::channel::<()>();
+    server.upkeep.spawn(async move { drop(ended) });
+    server.upkeep.spawn(async move {
+        // The other one has ended, and been passed over, or the server would be over before this panics.
+        let _ended = panicked.await;
+        tokio::time::sleep(super::lifecycle::PLANE_CHECK).await;
+        panic!("sabotage");
+    });
+    assert_eq!(server.run_until_signal(Signals::listen().unwrap()).await, Exit::Lost);
+    assert!(
+        begun.elapsed() >= super::lifecycle::PLANE_CHECK + super::lifecycle::LOST_GRACE,
+        "a watch's end is no loss"
+    );
+}
