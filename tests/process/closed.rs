@@ -68,7 +68,8 @@ fn a_server_whose_log_nobody_reads_serves_and_drains() {
 fn a_server_that_can_not_start_says_why_before_it_ends() {
     let server = Server::dev();
     let mut command = rendezvous();
-    let mut second = Process::start(command.args(["serve", "--dev", "--http", &server.http.to_string()]));
+    let mut second =
+        Process::start(command.args(["serve", "--dev", "--http", &server.http.to_string(), "--udp", "127.0.0.1:0"]));
     second.assert_exit(1);
     let said = second.stderr.text();
     assert!(said.contains(&format!("error: server.http: {} could not be bound", server.http)), "{said}");

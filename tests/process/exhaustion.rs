@@ -18,7 +18,7 @@ fn events(server: &Server, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn case_q9_idle_connections_that_hold_every_descriptor_keep_nobody_out() {
+fn idle_connections_that_hold_every_descriptor_keep_nobody_out() {
     let command = rendezvous_after(&format!("ulimit -n {FEW}"));
     let server =
         Server::launch(command, "", &["--http", "127.0.0.1:0", "--udp", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
