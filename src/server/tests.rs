@@ -222,16 +222,17 @@ async fn case_d3_a_loop_of_an_edge_that_ends_by_itself_ends_the_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn case_d3_a_panic_in_the_upkeep_of_the_command_plane_is_heard_and_turns_health_red() {
     let mut server = Server::start(config(StoreKind::Lane)).await.unwrap();
-    let address = server.http_addr();
-    let upkeep = &mut server.commands.as_mut().expect("a development server has the plane").upkeep;
+    let plane = server.commands().expect("a development server has the plane").clone();
+    let upkeep = &mut server.commands.as_mut().unwrap().upkeep;
     upkeep.abort();
     *upkeep = tokio::spawn(async { panic!("sabotage") });
-    let running = tokio::spawn(server.run_until_signal(Signals::listen().unwrap()));
-    while status_of(address, "/livez").await != "HTTP/1.1 503 Service Unavailable" {
-        assert!(!running.is_finished(), "it ended green");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(server.run_until_signal(Signals::listen().unwrap()).await, Exit::Lost);
+    assert!(plane.is_lost(), "it was green until its end");
+    let server = Server::start(config(StoreKind::Lane)).await.unwrap();
+    server.commands().unwrap().lose();
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(status_of(server.http_addr(), path).await, "HTTP/1.1 503 Service Unavailable", "{path}");
     }
-    assert_eq!(running.await.unwrap(), Exit::Lost);
 }
 
 #[tokio::test(flavor = "multi_thread")]
