@@ -31,6 +31,9 @@ pub mod telemetry;
 #[cfg(any(feature = "server", feature = "client"))]
 pub mod wire;
 
+#[cfg(any(feature = "server", feature = "admission"))]
+mod repeats;
+
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]

@@ -96,7 +96,7 @@ fn the_command_plane_stands_between_stores_and_edges() {
     let words =
         ["hyper", "serde", "crate::edge", "crate::wire", "crate::service", "crate::store", "crate::state_machine"];
     assert_none(&uses(&["admission"], &words, &[]), "layer 3 knows neither edges nor the other plane's stores");
-    let above = ["service/commands.rs", "service/observers.rs"];
+    let above = ["service/commands.rs", "service/observers.rs", "service/readiness.rs"];
     let below = uses(&["domain", "stun", "state_machine", "store", "service", "client"], &["crate::admission"], &above);
     assert_none(&below, "layers point down");
     let words = ["tokio", "getrandom", "std::sync::Mutex", "std::sync::atomic", "Clock", "rusqlite"];

@@ -1,6 +1,7 @@
 //! `rendezvous config`: what could be configured, and whether a file is right.
 
 use super::exit;
+use super::output::{complain, say};
 use crate::config::{Layers, default_text};
 use std::io::Write;
 use std::path::PathBuf;
@@ -42,11 +43,11 @@ pub(crate) fn run(args: Args) -> ExitCode {
             let layers = Layers { dev, file: Some(file.clone()), environment: super::environment(), flags: Vec::new() };
             match layers.load() {
                 Ok(config) => {
-                    println!("{}: right, {} tenant(s)", file.display(), config.tenants.len());
+                    say(&format!("{}: right, {} tenant(s)", file.display(), config.tenants.len()));
                     ExitCode::from(exit::OK)
                 }
                 Err(errors) => {
-                    eprintln!("{errors}");
+                    complain(&errors.to_string());
                     ExitCode::from(exit::USAGE)
                 }
             }

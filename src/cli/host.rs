@@ -1,6 +1,6 @@
 //! `rendezvous host`: lists a game and meets its players; the game is a chat.
 
-use super::output::{Output, ServerArgs, block_on, duration, exit, stdin_lines, stop_signal};
+use super::output::{Output, ServerArgs, block_on, complain, duration, exit, stdin_lines, stop_signal};
 use super::peers::{Peers, TICK};
 use crate::client::http::{ListingDetails, Registration, Visibility};
 use crate::client::{Error, Host, HostNews, HostOptions, PlayerNews, Port};
@@ -235,7 +235,7 @@ impl Session {
         };
         match AttemptId::parse(rest.trim()) {
             Some(attempt) => self.host.admit(attempt, admit),
-            None => eprintln!("expected {command} and the id of an attempt, 32 hex digits"),
+            None => complain(&format!("expected {command} and the id of an attempt, 32 hex digits")),
         }
     }
 }

@@ -89,6 +89,17 @@ pub(super) fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text.trim()))
 }
 
+/// One line on standard output. A reader that has gone away is no reason to fail.
+pub(crate) fn say(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _gone = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+}
+
+/// The same on standard error.
+pub(crate) fn complain(text: &str) {
+    let _gone = writeln!(std::io::stderr().lock(), "{text}");
+}
+
 /// Speaks to people, or to scripts with `--json`: then every line is one object with a member `event`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
@@ -127,10 +138,9 @@ impl Output {
         }
     }
 
-    /// One line as it is. A reader that has gone away is no reason to fail.
+    /// One line as it is.
     pub(crate) fn line(self, text: &str) {
-        let mut stdout = std::io::stdout().lock();
-        let _gone = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+        say(text);
     }
 
     /// Bold on a terminal.
@@ -144,7 +154,7 @@ impl Output {
             let code = code.map(Code::as_str);
             self.event("failed", json!({ "step": step, "code": code, "message": message, "advice": advice }), "");
         } else {
-            eprintln!("error: {step}: {}\n  try: {advice}", printable(message));
+            complain(&format!("error: {step}: {}\n  try: {advice}", printable(message)));
         }
     }
 
@@ -179,7 +189,7 @@ pub(crate) fn block_on(work: impl Future<Output = ExitCode>) -> ExitCode {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => {
-            eprintln!("error: no runtime: {error}");
+            complain(&format!("error: no runtime: {error}"));
             ExitCode::from(exit::LOCAL)
         }
     }

@@ -1,10 +1,10 @@
 //! `rendezvous serve`: the whole server.
 
 use super::exit;
+use super::output::{complain, say};
 use crate::config::{Config, DEV_PROFILE, DEV_TENANT, Flags, Layers};
 use crate::credentials::Secret;
-use crate::server::{Exit, Server, Signals};
-use std::io::Write;
+use crate::server::{Exit, Server, Signals, raise_descriptor_limit};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -86,7 +86,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let mut config = match layers.load() {
         Ok(config) => config,
         Err(errors) => {
-            eprintln!("{errors}");
+            complain(&errors.to_string());
             return ExitCode::from(exit::USAGE);
         }
     };
@@ -94,9 +94,16 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Ok(generated) => generated,
         Err(error) => return fail(&error),
     };
-    if let Err(error) = crate::telemetry::init(&config.log) {
-        return fail(&error);
-    }
+    let log = match crate::telemetry::init(&config.log) {
+        Ok(log) => log,
+        Err(error) => return fail(&error),
+    };
+    // From here on through the log: nobody may be reading, and the signals have to be heard.
+    let fail = |error: &dyn std::error::Error| {
+        log.say(&format!("error: {error}"));
+        ExitCode::from(exit::FAILED)
+    };
+    raise_descriptor_limit(&config);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),
@@ -110,7 +117,10 @@ pub(crate) fn run(args: Args) -> ExitCode {
             Ok(server) => server,
             Err(error) => return fail(&error),
         };
-        tell_ready(&server, &config, generated.as_ref(), begun);
+        say(&server.ready_line());
+        if config.dev {
+            log.say(&dev_text(&server, &config, generated.as_ref(), begun));
+        }
         ExitCode::from(match server.run_until_signal(signals).await {
             Exit::Drained => exit::OK,
             Exit::Forced => exit::FAILED,
@@ -123,19 +133,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn fail(error: &dyn std::error::Error) -> ExitCode {
-    eprintln!("error: {error}");
+    complain(&format!("error: {error}"));
     ExitCode::from(exit::FAILED)
-}
-
-fn tell_ready(server: &Server, config: &Config, generated: Option<&Secret>, begun: Instant) {
-    let ready = server.ready_line();
-    let mut stdout = std::io::stdout().lock();
-    // A reader that has gone away is no reason to stop serving.
-    let _gone = writeln!(stdout, "{ready}").and_then(|()| stdout.flush());
-    drop(stdout);
-    if config.dev {
-        eprintln!("{}", dev_text(server, config, generated, begun));
-    }
 }
 
 /// What to try next, ready to paste.

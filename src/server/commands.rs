@@ -34,10 +34,15 @@ pub(super) struct RunningPlane {
     pub(super) plane: Arc<CommandPlane>,
     pub(super) counters: Arc<Counters>,
     stop: watch::Sender<bool>,
-    upkeep: JoinHandle<()>,
+    pub(super) upkeep: JoinHandle<()>,
 }
 
 impl RunningPlane {
+    /// Whether it can't do its work any more: a thread of its store has panicked, or its upkeep, which ends only when told.
+    pub(super) fn is_lost(&self) -> bool {
+        self.plane.is_lost() || self.upkeep.is_finished()
+    }
+
     /// Ends the upkeep: its step under way is finished, at the latest after `patience`. What it leaves, the next life or
     /// another process does.
     pub(super) async fn stop(mut self, patience: Duration) {

@@ -7,7 +7,6 @@ use super::ticker::Ticker;
 use super::{Addresses, Server};
 use crate::clock::{SharedClock, StampClock, SystemClock};
 use crate::config::{Browse, CertificateFileError, Config, StoreKind, Tenant};
-use crate::domain::InstanceId;
 use crate::domain::limits::LimitsError;
 use crate::edge::http::{
     BrowsePolicy, Cors, HttpServer, HttpSettings, JwtKeyError, KeyFingerprint, MetricsServer, MetricsText,
@@ -133,11 +132,19 @@ impl Server {
         if let Some((_, watch)) = watch {
             upkeep.spawn(watch.run().map_err(StartError::Signals)?);
         }
-        let metrics = serve_metrics(instance, config.server.metrics, text.clone(), &mut upkeep).await?;
+        let metrics = bind_metrics(&service, config.server.metrics, text.clone()).await?;
+        let metrics_address = metrics.as_ref().map(MetricsServer::local_addr).transpose();
+        let metrics_address = metrics_address.map_err(bind_error("server.metrics", "its port"))?;
         let http_address = http.local_addr().map_err(bind_error("server.http", config.server.http))?;
-        let addresses = Addresses { http: http_address, udp: udp.local_addrs(), metrics };
+        let addresses = Addresses { http: http_address, udp: udp.local_addrs(), metrics: metrics_address };
         let (stop_udp, stopped) = tokio::sync::oneshot::channel();
         let http_handle = http.handle();
+        if let Some(metrics) = metrics {
+            let http = http_handle.clone();
+            upkeep.spawn(metrics.run(move || {
+                http.free_descriptors();
+            }));
+        }
         let mut edges = JoinSet::new();
         edges.spawn(http.run());
         edges.spawn(udp.run(service.clone(), async {
@@ -153,7 +160,7 @@ impl Server {
             edges,
             ticker,
             commands: running,
-            _upkeep: upkeep,
+            upkeep,
         };
         server.log_start(&config);
         Ok(server)
@@ -214,17 +221,14 @@ fn bind_udp(config: &Config, keys: &InstanceKeys, notices: Arc<UdpNotices>) -> R
     UdpEdge::bind(settings).map_err(bind_error("server.udp, server.udp_auth", wanted.join(" or ")))
 }
 
-async fn serve_metrics(
-    instance: InstanceId,
+async fn bind_metrics(
+    service: &Service,
     listen: Option<SocketAddr>,
     text: MetricsText,
-    upkeep: &mut JoinSet<()>,
-) -> Result<Option<SocketAddr>, StartError> {
+) -> Result<Option<MetricsServer>, StartError> {
     let Some(listen) = listen else { return Ok(None) };
-    let server = MetricsServer::bind(listen, text, instance).await.map_err(bind_error("server.metrics", listen))?;
-    let address = server.local_addr().map_err(bind_error("server.metrics", listen))?;
-    upkeep.spawn(server.run());
-    Ok(Some(address))
+    let bound = MetricsServer::bind(listen, text, service.instance(), service.clock().clone()).await;
+    bound.map(Some).map_err(bind_error("server.metrics", listen))
 }
 
 /// What the HTTP edge is told.

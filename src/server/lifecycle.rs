@@ -7,6 +7,7 @@ use crate::domain::{Failure, MonoTime, Rejection, WallTime};
 use crate::service::Service;
 use std::io;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// How often drain looks whether anybody still waits.
 const QUIET_CHECK: Duration = Duration::from_millis(25);
@@ -15,11 +16,11 @@ const AFTER_DEADLINE_MS: u64 = 5_000;
 /// Time for the edges to end once nothing is open.
 const LAST_ANSWERS_MS: u64 = 250;
 /// How often the command plane's store is looked at: two loads.
-const PLANE_CHECK: Duration = Duration::from_millis(250);
+pub(super) const PLANE_CHECK: Duration = Duration::from_millis(250);
 /// Longest time that the command plane's last step may take: it is one shard's sweep.
 const UPKEEP_PATIENCE: Duration = Duration::from_secs(1);
 /// A lost store still answers `service_unavailable` for this long, so that nobody is left without an answer (rule J1).
-const LOST_GRACE: Duration = Duration::from_secs(1);
+pub(super) const LOST_GRACE: Duration = Duration::from_secs(1);
 
 /// How a server's life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub enum Exit {
     Drained,
     /// A second signal.
     Forced,
-    /// The store can't guarantee anything any more (rule J1), or an edge ended by itself.
+    /// The store can't guarantee anything any more (rule J1), or something that has to run for ever ended by itself.
     Lost,
 }
 
@@ -92,12 +93,14 @@ impl Server {
         }
     }
 
-    /// Resolves when the process can't do its work any more: the store is lost, or a loop of an edge ended by itself.
+    /// Resolves when the process can't do its work any more: the store is lost, a loop of an edge ended by itself, or what
+    /// keeps the command plane or the metrics going has panicked (case D3).
     async fn lost(&mut self) {
         tokio::select! {
             () = self.ticker.lost() => tracing::error!(event = "store_lost"),
             _ = self.edges.join_next() => tracing::error!(event = "edge_lost"),
-            () = plane_lost(self.commands.as_ref()) => tracing::error!(event = "admission_store_lost"),
+            lost = plane_lost(self.commands.as_ref()) => tracing::error!(event = lost),
+            () = panicked(&mut self.upkeep) => tracing::error!(event = "upkeep_lost"),
         }
     }
 
@@ -105,6 +108,9 @@ impl Server {
     async fn after_loss(self) -> Exit {
         self.service.end_long_polls();
         if let Some(commands) = &self.commands {
+            if commands.is_lost() {
+                commands.plane.lose();
+            }
             commands.plane.end_long_polls();
         }
         tokio::time::sleep(LOST_GRACE).await;
@@ -112,12 +118,24 @@ impl Server {
     }
 }
 
-/// Resolves when a thread of the command plane's store has panicked: like a lost lane, that is for a new process to mend.
-async fn plane_lost(commands: Option<&RunningPlane>) {
+/// Resolves when a thread of the command plane's store has panicked, or its upkeep: like a lost lane, that is for a new
+/// process to mend. What it is called in the log.
+async fn plane_lost(commands: Option<&RunningPlane>) -> &'static str {
     let Some(commands) = commands else { return std::future::pending().await };
-    while !commands.plane.is_lost() {
+    while !commands.is_lost() {
         tokio::time::sleep(PLANE_CHECK).await;
     }
+    if commands.plane.is_lost() { "admission_store_lost" } else { "admission_upkeep_lost" }
+}
+
+/// Resolves when a task of these has panicked. One that ends otherwise has said why.
+async fn panicked(upkeep: &mut JoinSet<()>) {
+    while let Some(ended) = upkeep.join_next().await {
+        if ended.is_err_and(|error| error.is_panic()) {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Begins drain, as often as it takes while the lane is full of other keep-alives.

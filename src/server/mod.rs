@@ -3,6 +3,7 @@
 mod certificates;
 mod commands;
 mod compose;
+mod descriptors;
 mod lifecycle;
 mod stun_uris;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod tests;
 mod ticker;
 
 pub use compose::StartError;
+pub use descriptors::raise_descriptor_limit;
 pub use lifecycle::{Exit, Signals};
 
 use crate::domain::InstanceId;
@@ -36,8 +38,8 @@ pub struct Server {
     ticker: Ticker,
     /// The command plane, where there is one. Ends after the edges, which ask it.
     commands: Option<RunningPlane>,
-    /// Metrics listener and gauges.
-    _upkeep: JoinSet<()>,
+    /// Metrics listener, gauges and the watch over certificates.
+    upkeep: JoinSet<()>,
 }
 
 /// Where the server listens, ports chosen by the system included.

@@ -218,3 +218,38 @@ async fn case_d3_a_loop_of_an_edge_that_ends_by_itself_ends_the_process() {
         assert_eq!(server.run_until_signal(Signals::listen().unwrap()).await, Exit::Lost);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_d3_a_panic_in_the_upkeep_of_the_command_plane_is_heard_and_turns_health_red() {
+    let mut server = Server::start(config(StoreKind::Lane)).await.unwrap();
+    let plane = server.commands().expect("a development server has the plane").clone();
+    let upkeep = &mut server.commands.as_mut().unwrap().upkeep;
+    upkeep.abort();
+    *upkeep = tokio::spawn(async { panic!("sabotage") });
+    assert_eq!(server.run_until_signal(Signals::listen().unwrap()).await, Exit::Lost);
+    assert!(plane.is_lost(), "it was green until its end");
+    let server = Server::start(config(StoreKind::Lane)).await.unwrap();
+    server.commands().unwrap().lose();
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(status_of(server.http_addr(), path).await, "HTTP/1.1 503 Service Unavailable", "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_d3_a_panic_in_what_serves_metrics_is_heard_and_a_watch_that_ends_is_no_loss() {
+    let mut server = Server::start(config(StoreKind::Lane)).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let (ended, panicked) = tokio::sync::oneshot::channel::<()>();
+    server.upkeep.spawn(async move { drop(ended) });
+    server.upkeep.spawn(async move {
+        // The other one has ended, and been passed over, or the server would be over before this panics.
+        let _ended = panicked.await;
+        tokio::time::sleep(super::lifecycle::PLANE_CHECK).await;
+        panic!("sabotage");
+    });
+    assert_eq!(server.run_until_signal(Signals::listen().unwrap()).await, Exit::Lost);
+    assert!(
+        begun.elapsed() >= super::lifecycle::PLANE_CHECK + super::lifecycle::LOST_GRACE,
+        "a watch's end is no loss"
+    );
+}

@@ -4,6 +4,7 @@
 
 use super::GateAnswered;
 use super::Service;
+use super::readiness::{Looks, PROBE_WAIT, StoreFlaw, WriteProbe};
 use crate::admission::{
     AdmissionView, Bytes, Catalog, CommandEntry, CommandKind, CommandSeq, CommandState, CommandStore, CommandView,
     Completion, CreateRequest, DispositionInboxEntry, Error, ErrorCode, GateDecision, GateResponseRequest,
@@ -12,20 +13,11 @@ use crate::admission::{
     ServicePrincipal, SessionId, SessionView, Sha256, Tenant, TenantPrincipal, Waits,
 };
 use crate::domain::{AttemptId, Failure, MonoTime, SessionRef, TenantId, Wait};
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-use tokio::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a `gate_response` ends whose attempt is over, or was never at the session's gate.
 pub const ATTEMPT_GONE: &str = "attempt_gone";
-
-/// How long readiness waits for the plane's store.
-const PROBE_WAIT: Duration = Duration::from_secs(1);
-
-/// How long a look counts: far less than what probes leave between two, or need to decide.
-const PROBE_FRESH_MS: u64 = 250;
 
 /// What a [`CommandPlane`] is made of.
 pub struct CommandPlaneParts {
@@ -50,33 +42,10 @@ pub struct CommandPlaneParts {
 /// See the module's documentation. All methods may run concurrently.
 pub struct CommandPlane {
     parts: CommandPlaneParts,
-    probe: Probe,
-}
-
-/// The last look whether the store answers. Anybody may ask for readiness, as often as it likes, and each look takes a place
-/// in the store's queue: so one at a time is made, and serves all who asked meanwhile or soon after.
-#[derive(Default)]
-struct Probe {
-    /// When it was asked for, and what it found.
-    last: Mutex<Option<(MonoTime, bool)>>,
-    /// Looks so far. Changed under the lock, which orders it.
-    looks: AtomicU64,
-}
-
-impl Probe {
-    async fn ask(&self, now: MonoTime, look: impl Future<Output = bool>) -> bool {
-        let before = self.looks.load(Ordering::Relaxed);
-        let mut last = self.last.lock().await;
-        if let Some((at, answers)) = *last
-            && (self.looks.load(Ordering::Relaxed) != before || !at.plus_ms(PROBE_FRESH_MS).is_past(now))
-        {
-            return answers;
-        }
-        let answers = look.await;
-        self.looks.fetch_add(1, Ordering::Relaxed);
-        *last = Some((now, answers));
-        answers
-    }
+    looks: Looks,
+    writes: WriteProbe,
+    /// What keeps it going is lost, beside its store.
+    lost: AtomicBool,
 }
 
 /// Why a completion was not taken.
@@ -97,7 +66,7 @@ impl From<Error> for CompletionError {
 impl CommandPlane {
     /// Composes it.
     pub fn new(parts: CommandPlaneParts) -> Self {
-        Self { parts, probe: Probe::default() }
+        Self { parts, looks: Looks::default(), writes: WriteProbe::default(), lost: AtomicBool::new(false) }
     }
 
     /// What hosts may do.
@@ -126,18 +95,30 @@ impl CommandPlane {
         Some(Principal::Tenant(TenantPrincipal { tenant, name }))
     }
 
-    /// Whether the store answers. Asked by readiness: a process whose store is gone should get no work.
-    pub async fn is_ready(&self, now: MonoTime) -> bool {
+    /// Whether the store answers, and takes writes. Asked by readiness: a process whose store is gone should get no work.
+    pub async fn readiness(&self, now: MonoTime) -> Result<(), StoreFlaw> {
+        let store = &self.parts.operator.store;
         let look = async {
-            let looked = tokio::time::timeout(PROBE_WAIT, self.parts.operator.store.now()).await;
-            matches!(looked, Ok(Ok(_)))
+            let answers = tokio::time::timeout(PROBE_WAIT, store.now());
+            let (answered, is_written) = tokio::join!(answers, self.writes.holds(now, || store.probe_write()));
+            match answered {
+                Ok(Ok(_)) if is_written => Ok(()),
+                Ok(Ok(_)) => Err(StoreFlaw::Unwritable),
+                Ok(Err(_)) | Err(_) => Err(StoreFlaw::Silent),
+            }
         };
-        self.probe.ask(now, look).await
+        self.looks.ask(now, look).await
     }
 
-    /// Whether the store is lost for ever, so that the process has to start again.
+    /// Whether the plane is lost for ever, so that the process has to start again.
     pub fn is_lost(&self) -> bool {
-        self.parts.operator.store.is_lost()
+        // Relaxed: the flag stands for itself.
+        self.lost.load(Ordering::Relaxed) || self.parts.operator.store.is_lost()
+    }
+
+    /// From now on health says that the plane is lost: what runs beside its store ended by itself.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
     }
 
     /// Lets every poll answer at once, those to come as well.
@@ -299,28 +280,4 @@ fn plain(admitted: Result<(DispositionInboxEntry, bool), Error>) -> Result<(Comm
 
 fn gone() -> Completion {
     Completion::Rejected(OutcomeCode::known(ATTEMPT_GONE))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn readiness_looks_once_for_all_who_ask_at_a_time() {
-        let (probe, looks) = (Probe::default(), AtomicU64::new(0));
-        let ask = |ms, answers| {
-            let looks = &looks;
-            probe.ask(MonoTime(1).plus_ms(ms), async move {
-                looks.fetch_add(1, Ordering::Relaxed);
-                tokio::task::yield_now().await;
-                answers
-            })
-        };
-        // The last of them asked long after the first did, while its look was still under way.
-        assert_eq!(tokio::join!(ask(0, true), ask(1, false), ask(9_000, false)), (true, true, true));
-        assert_eq!(looks.load(Ordering::Relaxed), 1);
-        assert!(ask(PROBE_FRESH_MS - 1, false).await, "soon after");
-        assert!(!ask(PROBE_FRESH_MS, false).await, "it looks again");
-        assert_eq!(looks.load(Ordering::Relaxed), 2);
-    }
 }

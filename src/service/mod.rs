@@ -11,6 +11,7 @@ mod joins;
 mod keys;
 mod observers;
 mod operators;
+pub mod readiness;
 #[cfg(test)]
 mod tests;
 mod turn;

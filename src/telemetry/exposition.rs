@@ -1,5 +1,6 @@
 //! The text of `GET /metrics`, in Prometheus' own format: linters and old scrapers read it too.
 
+use super::log::register_log;
 use super::store_metrics::{StoreGauges, register_store};
 use crate::service::Service;
 use prometheus_client::encoding::prometheus_text::encode;
@@ -35,6 +36,7 @@ impl Exposition {
         let _filled_once = self.0.get_or_init(|| {
             let mut registry = Registry::default();
             register_store(&mut registry, service.clone(), gauges.clone());
+            register_log(&mut registry);
             edges(&mut registry);
             registry
         });

@@ -7,7 +7,8 @@ mod admission_metrics;
 mod exposition;
 mod log;
 mod store_metrics;
+mod writer;
 
 pub use admission_metrics::{DueGauge, register_admission};
 pub use exposition::Exposition;
-pub use log::{LogError, init};
+pub use log::{Log, LogError, init};

@@ -90,7 +90,17 @@ pub(crate) struct Process {
 
 /// The binary under test, without what the environment might tell it.
 pub(crate) fn rendezvous() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rendezvous"));
+    alone(Command::new(env!("CARGO_BIN_EXE_rendezvous")))
+}
+
+/// The same in a shell's place, after what that has done to itself: limits, signals.
+pub(crate) fn rendezvous_after(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{script} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_rendezvous")]);
+    alone(command)
+}
+
+fn alone(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RENDEZVOUS_")) {
         command.env_remove(name);
     }
@@ -99,10 +109,14 @@ pub(crate) fn rendezvous() -> Command {
 
 impl Process {
     pub(crate) fn start(command: &mut Command) -> Self {
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a child");
+        Self::start_with(command, Stdio::piped())
+    }
+
+    /// With another standard error than one that is read here.
+    pub(crate) fn start_with(command: &mut Command, stderr: Stdio) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().expect("a child");
         let stdout = Lines::read(child.stdout.take().expect("piped"));
-        let stderr = Lines::read(child.stderr.take().expect("piped"));
+        let stderr = child.stderr.take().map_or_else(|| Lines::read(io::empty()), Lines::read);
         Self { child, stdout, stderr, seen: 0 }
     }
 

@@ -6,12 +6,16 @@
 mod ceilings;
 mod child;
 mod clients;
+#[cfg(unix)]
+mod closed;
 mod commands;
 mod datagrams;
 mod documents;
 mod drain;
 #[cfg(target_os = "linux")]
 mod endure;
+#[cfg(unix)]
+mod exhaustion;
 mod foreign_agent;
 mod http;
 #[path = "../support/http_message.rs"]

@@ -5,6 +5,7 @@ use crate::http::{Connection, Response};
 use serde_json::Value;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use tempfile::NamedTempFile;
 
 pub(crate) const OPERATOR_KEY: &str = "operator-key-of-the-process-tests";
@@ -13,6 +14,7 @@ pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) http: SocketAddr,
     pub(crate) udp: SocketAddr,
+    pub(crate) metrics: Option<SocketAddr>,
     pub(crate) instance: String,
     /// Kept, so that the file lives as long as the process.
     _config: Option<NamedTempFile>,
@@ -57,23 +59,44 @@ impl Server {
     }
 
     pub(crate) fn with_listeners(config: &str, arguments: &[&str]) -> Self {
-        let config = (!config.is_empty()).then(|| file(config));
-        let mut command = rendezvous();
+        Self::launch(rendezvous(), config, arguments)
+    }
+
+    /// `serve --dev` by a command that leads to the binary.
+    pub(crate) fn launch(mut command: Command, config: &str, arguments: &[&str]) -> Self {
         command.env("RENDEZVOUS_OPERATOR_KEY", OPERATOR_KEY).args(["serve", "--dev"]).args(arguments);
+        Self::begin(command, config, Stdio::piped())
+    }
+
+    /// Without `--dev`, and so without tenants that the configuration does not name.
+    pub(crate) fn launch_as_configured(mut command: Command, config: &str) -> Self {
+        command.args(["serve", "--http", "127.0.0.1:0", "--udp", "127.0.0.1:0"]);
+        Self::begin(command, config, Stdio::piped())
+    }
+
+    /// `serve --dev` with this standard error.
+    pub(crate) fn with_stderr(stderr: Stdio) -> Self {
+        let mut command = rendezvous();
+        command.env("RENDEZVOUS_OPERATOR_KEY", OPERATOR_KEY);
+        command.args(["serve", "--dev", "--http", "127.0.0.1:0", "--udp", "127.0.0.1:0"]);
+        Self::begin(command, "", stderr)
+    }
+
+    fn begin(mut command: Command, config: &str, stderr: Stdio) -> Self {
+        let config = (!config.is_empty()).then(|| file(config));
         if let Some(config) = &config {
             command.arg("--config").arg(config.path());
         }
-        let mut process = Process::start(&mut command);
+        let mut process = Process::start_with(&mut command, stderr);
         let ready = process.next(|line| line.starts_with("ready ").then(|| line.to_owned()));
-        let field = |name: &str| {
-            let found = ready.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
-            found.unwrap_or_else(|| panic!("no {name} in {ready:?}")).to_owned()
-        };
+        let optional = |name: &str| ready.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        let field = |name: &str| optional(name).unwrap_or_else(|| panic!("no {name} in {ready:?}")).to_owned();
         Self {
-            process,
             http: field("http").parse().expect("an address"),
             udp: field("udp").parse().expect("an address"),
+            metrics: optional("metrics").map(|address| address.parse().expect("an address")),
             instance: field("instance"),
+            process,
             _config: config,
         }
     }

@@ -11,6 +11,7 @@ mod rules;
 mod seams;
 pub mod settings;
 mod sql;
+mod troubles;
 mod unit;
 mod upkeep;
 
@@ -25,6 +26,7 @@ use records::{Key, Table};
 use rules::Ruling;
 use std::path::Path;
 use std::sync::Arc;
+use troubles::Troubles;
 use unit::Unit;
 
 /// A store. Clones are handles to the same one.
@@ -33,6 +35,7 @@ pub struct Store {
     engine: Arc<dyn Engine>,
     settings: Arc<Settings>,
     waits: Arc<Waits>,
+    troubles: Arc<Troubles>,
 }
 
 /// What a call needs beside its rule.
@@ -52,7 +55,7 @@ impl Store {
         let waits = Waits::new(settings.waits_max);
         let settings = Arc::new(settings);
         let engine = memory::Memory::new(Arc::clone(&settings), clock, Arc::clone(&waits));
-        Self { engine: Arc::new(engine), settings, waits }
+        Self::of(Arc::new(engine), settings, waits)
     }
 
     /// The embedded store: one SQLite file in WAL mode, created if it is not there. What it acknowledged survives
@@ -62,7 +65,7 @@ impl Store {
     pub fn open_sqlite(path: &Path, settings: Settings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let waits = Waits::new(settings.waits_max);
         let (engine, settings) = sql::sqlite::open(path, settings, clock, Arc::clone(&waits))?;
-        Ok(Self { engine: Arc::new(engine), settings, waits })
+        Ok(Self::of(Arc::new(engine), settings, waits))
     }
 
     /// A store on PostgreSQL that several processes may share. With `clock` absent, as it should be, the server's clock
@@ -71,7 +74,11 @@ impl Store {
     pub fn open_postgres(url: &str, settings: Settings, clock: Option<Arc<dyn Clock>>) -> Result<Self, OpenError> {
         let waits = Waits::new(settings.waits_max);
         let (engine, settings) = sql::postgres::open(url, settings, clock, Arc::clone(&waits))?;
-        Ok(Self { engine: Arc::new(engine), settings, waits })
+        Ok(Self::of(Arc::new(engine), settings, waits))
+    }
+
+    fn of(engine: Arc<dyn Engine>, settings: Arc<Settings>, waits: Arc<Waits>) -> Self {
+        Self { engine, settings, waits, troubles: Arc::default() }
     }
 
     /// The settings in force.
@@ -107,14 +114,16 @@ impl Store {
         plan: Plan,
         rule: impl FnMut(&mut Unit<'_>) -> Ruling<T> + Send + 'static,
     ) -> StoreAnswer<'static, T> {
-        let engine = Arc::clone(&self.engine);
+        let (engine, troubles, is_read) = (Arc::clone(&self.engine), Arc::clone(&self.troubles), plan.is_read);
         // Nothing is queued before the caller waits for it, and nothing is begun once it stopped waiting.
         Box::pin(async move {
             let (job, answer) = Ask::new(plan, rule);
             engine.submit(Box::new(job) as Box<dyn Job>);
-            answer.await.unwrap_or_else(|_| {
+            let answer = answer.await.unwrap_or_else(|_| {
                 Err(StoreError::from(Unavailable::outcome_unknown("the store stopped before it answered")))
-            })
+            });
+            troubles.note(is_read, answer.as_ref().err());
+            answer
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The traits of the plane, each call one rule.
 
 use super::records::{
-    COMMAND, COMMAND_KEY, CommandKeyRow, CommandRow, CreateRow, HOST, HostRow, Key, PUBLIC_CREATE, SESSION, SessionRow,
-    TENANT_USAGE, Table, TenantRow,
+    COMMAND, COMMAND_KEY, CommandKeyRow, CommandRow, CreateRow, HOST, HostRow, Key, MetaRow, PUBLIC_CREATE, SESSION,
+    SessionRow, TENANT_USAGE, Table, TenantRow,
 };
 use super::rules::{self, reject::Reject};
 use super::{Plan, Store};
@@ -54,6 +54,20 @@ pub(super) fn placement_plan(tenant: &Tenant, session: SessionId, key: &HostTarg
 fn create_rows(tenant: &Tenant, idempotency: &Idempotency) -> (&'static Table, Key) {
     let digest = rules::admit::key_digest(&idempotency.principal, CommandKind::Create, &idempotency.key);
     (&PUBLIC_CREATE, CreateRow::key(tenant, &digest))
+}
+
+/// The name under which [`Store::probe_write`] writes.
+const PROBED: &str = "probed";
+
+impl Store {
+    /// Writes a row that nobody reads: whether a write gets through, as far as the disk.
+    pub fn probe_write(&self) -> StoreAnswer<'static, ()> {
+        let plan = Plan { locks: vec![lock(PROBED, &[])], ..Plan::default() };
+        self.ask(plan, |unit| {
+            unit.put(&MetaRow { name: PROBED.into(), value: unit.now.0 });
+            Ok(())
+        })
+    }
 }
 
 impl Catalog for Store {

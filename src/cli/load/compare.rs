@@ -1,7 +1,7 @@
 //! `rendezvous load compare`: the bars P5 to P8.
 
 use crate::cli::exit;
-use crate::cli::output::stop_signal;
+use crate::cli::output::{complain, say, stop_signal};
 use crate::load::compare::{Bar, CompareError, Comparison, Options, network, run as compare};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -70,12 +70,12 @@ impl Args {
 pub(crate) fn run(args: Args) -> ExitCode {
     let options = args.options();
     if options.listings < options.listings_min() {
-        eprintln!("error: expected at least {} listings for these connections", options.listings_min());
+        complain(&format!("error: expected at least {} listings for these connections", options.listings_min()));
         return ExitCode::from(exit::USAGE);
     }
     if !args.same_network {
         let reason = network::enter(std::env::args_os().skip(1).chain(["--same-network".into()]));
-        eprintln!("no network of its own ({reason}): staying in this one");
+        complain(&format!("no network of its own ({reason}): staying in this one"));
     }
     let result = match in_background(options) {
         Ok(result) => result,
@@ -84,12 +84,12 @@ pub(crate) fn run(args: Args) -> ExitCode {
     match result.map(|comparison| show(&comparison, args.json.as_deref())) {
         Ok(Ok(())) => ExitCode::from(exit::OK),
         Ok(Err(error)) => {
-            eprintln!("error: the JSON file: {error}");
+            complain(&format!("error: the JSON file: {error}"));
             ExitCode::from(exit::FAILED)
         }
         Err(CompareError::Stopped) => ExitCode::from(crate::cli::output::exit::INTERRUPTED),
         Err(error) => {
-            eprintln!("error: {error}");
+            complain(&format!("error: {error}"));
             ExitCode::from(exit::FAILED)
         }
     }
@@ -102,7 +102,7 @@ fn in_background(options: Options) -> std::io::Result<Result<Comparison, Compare
     let thread = std::thread::Builder::new().name("compare".to_owned()).spawn({
         let stop = Arc::clone(&stop);
         move || {
-            let result = compare(&options, &stop, &mut |step| eprintln!("{step}"));
+            let result = compare(&options, &stop, &mut complain);
             // The other side waits for nothing else.
             let _told = done.send(());
             result
@@ -120,7 +120,7 @@ fn in_background(options: Options) -> std::io::Result<Result<Comparison, Compare
 }
 
 fn show(comparison: &Comparison, json: Option<&std::path::Path>) -> std::io::Result<()> {
-    println!("{}", comparison.text());
+    say(&comparison.text());
     match json {
         Some(file) => std::fs::write(file, format!("{:#}\n", comparison.json())),
         None => Ok(()),

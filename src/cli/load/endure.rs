@@ -1,7 +1,7 @@
 //! `rendezvous load overload` and `rendezvous load soak`.
 
 use crate::cli::exit;
-use crate::cli::output::{exit as client_exit, stop_signal};
+use crate::cli::output::{complain, exit as client_exit, say, stop_signal};
 use crate::load::endure::{
     EndureError, OverloadOptions, SoakOptions, Verdict, overload as drive_overload, soak as drive_soak,
 };
@@ -66,15 +66,13 @@ fn number(text: &str, expected: &str, max: f64) -> Result<f64, String> {
 /// Runs the overload.
 pub(crate) fn overload(args: &OverloadArgs) -> ExitCode {
     let options = OverloadOptions { length: Duration::from_secs_f64(args.seconds) };
-    in_runtime(args.json, async {
-        drive_overload(&options, stop_signal(), &mut |line: &str| eprintln!("{line}")).await
-    })
+    in_runtime(args.json, async { drive_overload(&options, stop_signal(), &mut complain).await })
 }
 
 /// Runs the soak.
 pub(crate) fn soak(args: &SoakArgs) -> ExitCode {
     let options = SoakOptions { length: Duration::from_secs_f64(args.seconds), per_second: args.rate };
-    in_runtime(args.json, async { drive_soak(&options, stop_signal(), &mut |line: &str| eprintln!("{line}")).await })
+    in_runtime(args.json, async { drive_soak(&options, stop_signal(), &mut complain).await })
 }
 
 fn in_runtime(json: bool, run: impl Future<Output = Result<Verdict, EndureError>>) -> ExitCode {
@@ -84,7 +82,7 @@ fn in_runtime(json: bool, run: impl Future<Output = Result<Verdict, EndureError>
     };
     match runtime.block_on(run) {
         Ok(verdict) => {
-            println!("{}", if json { format!("{:#}", verdict.json()) } else { verdict.text() });
+            say(&if json { format!("{:#}", verdict.json()) } else { verdict.text() });
             ExitCode::from(if verdict.holds() { exit::OK } else { exit::FAILED })
         }
         Err(EndureError::Stopped) => ExitCode::from(client_exit::INTERRUPTED),
@@ -93,6 +91,6 @@ fn in_runtime(json: bool, run: impl Future<Output = Result<Verdict, EndureError>
 }
 
 fn failed(message: &str) -> ExitCode {
-    eprintln!("error: {message}");
+    complain(&format!("error: {message}"));
     ExitCode::from(exit::FAILED)
 }

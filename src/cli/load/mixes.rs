@@ -1,7 +1,7 @@
 //! `rendezvous load <mix>`: the open-loop generator.
 
 use crate::cli::exit;
-use crate::cli::output::{Output, ServerArgs, exit as client_exit, secret, stop_signal};
+use crate::cli::output::{Output, ServerArgs, complain, exit as client_exit, secret, stop_signal};
 use crate::config::{DEV_HOST_KEY, DEV_PROFILE};
 use crate::credentials::Secret;
 use crate::load::generate::{Commands, Kind, Mix, Options, Permission, PrepareError, Report, run as generate};
@@ -141,11 +141,11 @@ fn generate_and_tell(options: Options, common: &Common) -> ExitCode {
     };
     let result = runtime.block_on(async {
         let (tell, told) = tokio::sync::oneshot::channel();
-        let mut progress = |line: &str| eprintln!("{line}");
+        let mut progress = complain;
         let load = generate(&options, async move { drop(told.await) }, &mut progress);
         let signals = async {
             stop_signal().await;
-            eprintln!("stopping and cleaning up; once more to end at once");
+            complain("stopping and cleaning up; once more to end at once");
             // A load that has ended by itself needs no word.
             let _told = tell.send(());
             stop_signal().await;

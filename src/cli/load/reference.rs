@@ -1,6 +1,7 @@
 //! `rendezvous load reference`: what `load compare` measures against where no peer exists.
 
 use crate::cli::exit;
+use crate::cli::output::complain;
 use crate::load::reference::{Reference, serve};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,7 +38,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     match serve(&reference) {
         Ok(()) => ExitCode::from(exit::OK),
         Err(error) => {
-            eprintln!("error: {error}");
+            complain(&format!("error: {error}"));
             ExitCode::from(exit::FAILED)
         }
     }

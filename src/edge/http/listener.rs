@@ -9,6 +9,7 @@ use super::settings::HttpSettings;
 use super::workers::Workers;
 use crate::domain::Source;
 use crate::domain::endpoint::fold;
+use crate::repeats::Repeats;
 use crate::service::Service;
 use prometheus_client::registry::Registry as MetricsRegistry;
 use std::io;
@@ -25,8 +26,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 const DECAY_EVERY: Duration = Duration::from_secs(5);
 /// Connections that are told at a time that there is no place for them; more are closed without a word.
 const REFUSALS_MAX: usize = 64;
-/// Pause after a failed accept: the process is out of descriptors, and trying again at once would spin.
+/// Pause after a failed accept: trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Idle connections that are closed when the process has no descriptor left: enough for the store and for scrapers too ...
+const EVICTED_FOR_DESCRIPTORS: usize = 16;
+/// ... and the time for their tasks to close them, before more would have to go.
+const EVICTION_PAUSE: Duration = Duration::from_millis(5);
 
 /// What is left of the listener's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +53,7 @@ pub struct HttpServer {
     open: Arc<AtomicUsize>,
     workers: Workers,
     refusals: Arc<Semaphore>,
+    failures: Repeats,
 }
 
 /// Steers a running [`HttpServer`] from outside. Clones steer the same server.
@@ -69,7 +75,16 @@ impl HttpServer {
         let edge = Arc::new(Edge::new(settings, service)?);
         let phase = watch::Sender::new(Phase::Serving);
         let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
-        Ok(Self { listener, edge, registry, phase, open: Arc::default(), workers, refusals })
+        Ok(Self {
+            listener,
+            edge,
+            registry,
+            phase,
+            open: Arc::default(),
+            workers,
+            refusals,
+            failures: Repeats::default(),
+        })
     }
 
     /// Where it listens, with the port that was taken.
@@ -111,10 +126,7 @@ impl HttpServer {
                 _ = decay.tick() => self.decay(),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => self.welcome(stream, peer, &mut tasks, &workers),
-                    Err(error) => {
-                        tracing::warn!(%error, "accept failed");
-                        sleep(ACCEPT_PAUSE).await;
-                    }
+                    Err(error) => sleep(self.accept_failed(&error)).await,
                 },
             }
         }
@@ -129,6 +141,16 @@ impl HttpServer {
             limiter.decay(self.edge.mono());
         }
         self.registry.end_aged(Instant::now(), self.edge.limits.connection_age);
+    }
+
+    /// Tells of it, and makes room where that helps. How long to wait before the next try.
+    fn accept_failed(&self, error: &io::Error) -> Duration {
+        if let Some(repeated) = self.failures.note(&error.to_string(), self.edge.mono()) {
+            tracing::warn!(event = "accept_failed", listener = "http", %error, repeated);
+        }
+        // Idle connections must not keep new ones out, as at a ceiling.
+        let helped = is_out_of_descriptors(error) && self.registry.evict_idle(EVICTED_FOR_DESCRIPTORS) > 0;
+        if helped { EVICTION_PAUSE } else { ACCEPT_PAUSE }
     }
 
     /// Finds a place for a connection and serves it in a task of its own.
@@ -181,6 +203,15 @@ impl HttpServer {
     }
 }
 
+/// Whether the process, or the system, has no file descriptor left.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let full = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    #[cfg(not(unix))]
+    let full: [Option<i32>; 0] = [];
+    error.raw_os_error().is_some() && full.contains(&error.raw_os_error())
+}
+
 /// Resolves once the listener's life has come to `at`.
 async fn reached(phase: &mut watch::Receiver<Phase>, at: Phase) {
     // The sender lives in the server and its handles; when all are gone, so is everybody's interest.
@@ -218,6 +249,11 @@ impl HttpHandle {
     pub fn open_requests(&self) -> usize {
         // A count that informs.
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// Closes the longest idle connections, because the process is out of file descriptors. How many.
+    pub fn free_descriptors(&self) -> usize {
+        self.registry.evict_idle(EVICTED_FOR_DESCRIPTORS)
     }
 
     /// Open connections.

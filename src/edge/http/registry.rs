@@ -79,6 +79,12 @@ impl Registry {
         Ok(Admission { registry: Arc::clone(self), id })
     }
 
+    /// Closes up to `count` idle connections, the longest idle first, for a reason that is no ceiling of ours. How many.
+    pub(super) fn evict_idle(&self, count: usize) -> usize {
+        let mut inner = self.lock();
+        (0..count).take_while(|_| inner.evict_longest_idle(None, None)).count()
+    }
+
     /// From now on an answer is its connection's last, for connections of at least this age. Those that were opened at one
     /// time end spread over a tenth of it, so that their clients don't all come back at once.
     pub(super) fn end_aged(&self, now: Instant, age: Duration) {
@@ -312,6 +318,18 @@ mod tests {
         assert_eq!(registry.counted(), 3);
         middle.end_request();
         assert!(is_evicted(&middle), "an evicted connection stays evicted");
+    }
+
+    #[test]
+    fn the_longest_idle_ones_are_closed_for_want_of_descriptors_and_no_busy_one() {
+        let registry = Registry::new(10, 10);
+        let open: Vec<_> = (0..4).map(|n| open(&registry, n, 4_000 - u64::from(n)).unwrap()).collect();
+        open[0].0.begin_request();
+        assert_eq!(registry.evict_idle(2), 2);
+        let evicted = |n: usize| open[n].0.is_evicted();
+        assert_eq!([0, 1, 2, 3].map(evicted), [false, true, true, false]);
+        assert_eq!(registry.evict_idle(2), 1, "the one that is left idle");
+        assert_eq!(registry.counted(), 1);
     }
 
     #[test]

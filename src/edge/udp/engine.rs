@@ -11,6 +11,7 @@ use super::routes::Routes;
 use super::socket::{Batch, Sockets};
 use crate::clock::{Clock, SharedClock};
 use crate::domain::MonoTime;
+use crate::repeats::Repeats;
 use crate::service::{Ask, TOGETHER_MAX, Together};
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
@@ -87,6 +88,7 @@ pub(super) struct Engine<L> {
     questions: JoinSet<()>,
     judged: Judged,
     errors_in_a_row: u32,
+    failures: Repeats,
 }
 
 /// Why the loop turns.
@@ -113,6 +115,7 @@ impl<L: Lane> Engine<L> {
             questions: JoinSet::new(),
             judged: Judged::default(),
             errors_in_a_row: 0,
+            failures: Repeats::default(),
         }
     }
 
@@ -182,7 +185,9 @@ impl<L: Lane> Engine<L> {
                 self.errors_in_a_row += 1;
                 if self.errors_in_a_row >= ERRORS_BEFORE_REST {
                     self.errors_in_a_row = 0;
-                    tracing::warn!(socket, %error, "UDP receive keeps failing");
+                    if let Some(repeated) = self.failures.note(&error.to_string(), self.asker.clock.mono()) {
+                        tracing::warn!(event = "udp_receive_failed", socket, %error, repeated);
+                    }
                     tokio::time::sleep(ERROR_REST).await;
                 }
             }

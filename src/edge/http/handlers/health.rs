@@ -5,6 +5,7 @@ use crate::edge::http::call::Call;
 use crate::edge::http::edge::Edge;
 use crate::edge::http::metrics_server::METRICS_CONTENT_TYPE;
 use crate::edge::http::problem::Problem;
+use crate::service::readiness::StoreFlaw;
 use crate::service::view::Availability;
 use crate::wire::response::HealthAnswer;
 use crate::wire::timestamp;
@@ -37,17 +38,18 @@ pub(super) fn live(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem> {
     health(edge, call, StatusCode::OK)
 }
 
-/// False as soon as drain begins, and while the command plane's store does not answer.
+/// False as soon as drain begins, and while the command plane's store does not answer or takes no writes.
 pub(super) async fn ready(edge: &Edge, call: &Call<'_>) -> Result<Answer, Problem> {
     let answer = health(edge, call, StatusCode::SERVICE_UNAVAILABLE)?;
     let Some(commands) = edge.commands.as_ref().filter(|_| answer.status() == StatusCode::OK) else {
         return Ok(answer);
     };
-    if commands.plane.is_ready(call.now.mono).await {
-        return Ok(answer);
-    }
-    let reason = "the command plane's store does not answer".to_owned();
-    let body = HealthAnswer { status: "unavailable".to_owned(), reason, drain_deadline: None };
+    let reason = match commands.plane.readiness(call.now.mono).await {
+        Ok(()) => return Ok(answer),
+        Err(StoreFlaw::Silent) => "the command plane's store does not answer",
+        Err(StoreFlaw::Unwritable) => "the command plane's store can't be written",
+    };
+    let body = HealthAnswer { status: "unavailable".to_owned(), reason: reason.to_owned(), drain_deadline: None };
     Ok(Answer::json(StatusCode::SERVICE_UNAVAILABLE, &body).header(RETRY_AFTER, RETRY_S))
 }
 
