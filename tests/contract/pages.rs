@@ -73,7 +73,7 @@ fn case_b1_ties_are_neither_skipped_nor_repeated<B: Backend>() {
 
 fn case_b5_odd_text_harms_no_page<B: Backend>() {
     let world = World::<B>::new();
-    let names = ["q\" b\\ /", "\u{1F600}\u{10FFFF}", "</script>", "a,b]}{[", "\u{e9}\u{4e2d}", "\\u0000", "'\"'"];
+    let names = ["q\" b\\ /", "\u{1F600}\u{10FFFD}", "</script>", "a,b]}{[", "\u{e9}\u{4e2d}", "\\u0000", "'\"'"];
     for (owner, name) in (0..).zip(names) {
         world.fresh(Register { details: details(name), ..world.register(owner) });
     }

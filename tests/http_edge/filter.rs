@@ -34,10 +34,13 @@ fn page_of(filter: &str) -> String {
     format!("{PAGE}&filter={}", encoded(filter))
 }
 
+/// Sorted: ids of one millisecond are in no order.
 fn names(page: &crate::harness::Response) -> Vec<String> {
     assert_eq!(page.status, 200, "{page:?}");
     let rows = page.json["listings"].as_array().unwrap();
-    rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    let mut names: Vec<String> = rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect();
+    names.sort_unstable();
+    names
 }
 
 #[tokio::test]

@@ -322,6 +322,10 @@ impl Truth {
                 .attempts
                 .get(attempt)
                 .is_none_or(|it| it.role_of(asker.who).is_none() || self.attempt_is_forgotten(it, now)),
+            (
+                Request::Watch { after: Some(after), .. } | Request::Offers { after, .. },
+                Rejection::Invalid(Invalid::FutureCommit),
+            ) => *after > self.seen_commit,
             (Request::Report { attempt, .. }, Rejection::ReplayRejected(Replay::Reported)) => {
                 let attempt = &self.attempts[attempt];
                 attempt.role_of(asker.who).is_some_and(|role| attempt.reported[role.index()])
