@@ -249,14 +249,7 @@ async fn close(options: &Options, commands: &Commands, sessions: Vec<Vec<Session
         tasks.spawn(async move {
             let mut closed = 0;
             for session in sessions {
-                let lease = match host.acquire(&tenant, session, None).await {
-                    Ok(lease) => lease,
-                    Err(refused) => {
-                        // Its create came too late for anybody, and closed it.
-                        closed += u64::from(refused.code().is_some_and(|code| code.as_str() == "session_closed"));
-                        continue;
-                    }
-                };
+                let Ok(lease) = host.acquire(&tenant, session, None).await else { continue };
                 let held = Held { tenant: tenant.clone(), session, epoch: lease.epoch };
                 closed += u64::from(host.release(&held, true).await.is_ok());
             }

@@ -10,6 +10,8 @@ use hyper::{Method, StatusCode, header};
 
 /// Nobody applies the load: so soon it expires, and makes room in its session's inbox. The server's shortest.
 const APPLY_WITHIN_MS: u64 = 100;
+/// A session lives for as long as its create may still be applied: longer than any load.
+const SESSION_WITHIN_MS: u64 = 86_400_000;
 /// What an input carries: as much as a map change with its settings.
 const INPUT_BYTES: usize = 200;
 
@@ -22,7 +24,7 @@ pub(super) fn input() -> Bytes {
 impl Player {
     /// Asks for a session, under a new key.
     pub(in super::super) async fn create_session(&mut self, profile: &str) -> Result<Outcome, Outcome> {
-        let body = serde_json::json!({ "profile": profile, "apply_within_ms": APPLY_WITHIN_MS }).to_string();
+        let body = serde_json::json!({ "profile": profile, "apply_within_ms": SESSION_WITHIN_MS }).to_string();
         let path = format!("{}/sessions", self.base);
         let answer = self.admit(&path, body.into()).await?;
         let created: SessionCreated = serde_json::from_slice(&answer).map_err(|_| Outcome::Unexpected)?;
