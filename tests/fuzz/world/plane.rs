@@ -67,6 +67,7 @@ pub(crate) fn commands(tenants: &[&str]) -> CommandSettings {
         guests: false,
         payload_bytes: PAYLOAD_BYTES,
         uploads: 1,
+        downloads: 1,
     }
 }
 
