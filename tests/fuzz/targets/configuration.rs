@@ -35,7 +35,7 @@ fuzz_target!(|text: &str| {
         }
     }
     let environment = lines.lines().filter_map(|line| line.split_once('='));
-    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.into())).collect();
     let layers = Layers { dev: file.len() % 2 == 1, environment, ..Layers::default() };
     let loaded = layers.load();
     assert_eq!(loaded, layers.load());
