@@ -10,8 +10,9 @@ use crate::credentials::{host_username, presence_username};
 use crate::domain::{
     Answer, AttemptId, AttemptState, Command, Consume, Delete, EndReason, Failure, GATE_ITEMS_MAX, GateAnswer,
     GateAuthority, Idempotency, LeaseProof, LeaseView, ListingId, Outcome, PendingAttempt, Principal, Query, Register,
-    Registered, Rejection, Renew, Renewed, Scope, SessionRef, TenantId, Wait,
+    Registered, Rejection, Renew, Renewed, Reply, Scope, SessionRef, TenantId, Wait,
 };
+use crate::store::Store;
 use std::time::Duration;
 
 impl Service {
@@ -77,16 +78,28 @@ impl Service {
         lease_token: &str,
         request: RenewRequest,
     ) -> Result<Applied<Renewed>, Failure> {
-        let command = Command::Renew(Renew {
+        renewed(self.submit(self.renewal(caller, listing, lease_token, request)).await)
+    }
+
+    /// The same where the store can begin at once. `None` where it is busy: then nothing has begun.
+    pub fn renew_at_once(
+        &self,
+        caller: &Caller,
+        listing: ListingId,
+        lease_token: &str,
+        request: RenewRequest,
+    ) -> Option<Result<Applied<Renewed>, Failure>> {
+        self.store.submit_at_once(self.renewal(caller, listing, lease_token, request)).map(renewed)
+    }
+
+    fn renewal(&self, caller: &Caller, listing: ListingId, lease_token: &str, request: RenewRequest) -> Command {
+        Command::Renew(Renew {
             proof: self.proof(caller, listing, lease_token),
             version: request.version,
             ttl: request.ttl,
             details: request.details.map(Box::new),
             visibility: request.visibility,
-        });
-        let reply = self.submit(command).await?;
-        let Outcome::Renewed(value) = reply.outcome else { return Err(foreign(&reply.outcome)) };
-        Ok(Applied { value, commit: reply.commit, replayed: false })
+        })
     }
 
     /// Deletes a listing.
@@ -278,6 +291,12 @@ impl Service {
             | Outcome::Answer(_)) => Err(foreign(other)),
         }
     }
+}
+
+fn renewed(answer: Result<Reply, Failure>) -> Result<Applied<Renewed>, Failure> {
+    let Reply { outcome, commit } = answer?;
+    let Outcome::Renewed(value) = outcome else { return Err(foreign(&outcome)) };
+    Ok(Applied { value, commit, replayed: false })
 }
 
 /// Advice of `udp.md`: between 0.24 and 0.30 of the presence lifetime, so that two lost datagrams in a row hide nobody

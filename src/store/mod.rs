@@ -56,6 +56,9 @@ pub trait Store: Send + Sync + 'static {
     /// itself. At most [`TOGETHER_MAX`] commands.
     fn submit_together(&self, commands: &mut Vec<Command>, answers: &mut Vec<Result<Reply, Failure>>) -> bool;
 
+    /// Does `command` where the store can begin at once. `None` where it is busy: then nothing has begun.
+    fn submit_at_once(&self, command: Command) -> Option<Result<Reply, Failure>>;
+
     /// Hands one page of visible public listings to `use_page`, without entering the lane where the store can avoid it.
     fn browse<R>(&self, query: &BrowseQuery<'_>, use_page: impl FnOnce(&PageView<'_>) -> R) -> Result<R, Failure>;
 
@@ -105,6 +108,13 @@ impl<C: Clock> Store for AnyStore<C> {
         match self {
             Self::Lane(store) => store.submit_together(commands, answers),
             Self::SingleLock(store) => store.submit_together(commands, answers),
+        }
+    }
+
+    fn submit_at_once(&self, command: Command) -> Option<Result<Reply, Failure>> {
+        match self {
+            Self::Lane(store) => store.submit_at_once(command),
+            Self::SingleLock(store) => store.submit_at_once(command),
         }
     }
 

@@ -174,6 +174,10 @@ impl<C: Clock> Store for SingleLock<C> {
         true
     }
 
+    fn submit_at_once(&self, command: Command) -> Option<Result<Reply, Failure>> {
+        Some(self.apply(command))
+    }
+
     fn browse<R>(&self, query: &BrowseQuery<'_>, use_page: impl FnOnce(&PageView<'_>) -> R) -> Result<R, Failure> {
         let (inner, now) = self.lock_to_read()?;
         let (rows, next) = inner.page(query, now);

@@ -1,4 +1,5 @@
-//! Commands that are submitted together: each is a transition of its own, in their order, and all have begun or none.
+//! Commands that are submitted together, or at once: each is a transition of its own, in their order, and all have begun or
+//! none.
 
 use crate::support::*;
 use rendezvous::domain::*;
@@ -10,6 +11,7 @@ contract!(
     rule_c1_what_a_batch_removed_is_gone_once_it_is_over,
     rule_j1_a_panic_inside_a_batch_leaves_nobody_with_a_promise,
     rule_j1_a_dead_store_begins_no_batch,
+    what_is_done_at_once_is_done_as_what_is_submitted,
 );
 
 type Answers = Vec<Result<Reply, Failure>>;
@@ -83,6 +85,33 @@ fn rule_j1_a_dead_store_begins_no_batch<B: Backend>() {
     assert!(world.submit(Command::Renew(host.renew(1))).is_err());
     let answers = together(&world, vec![host.delete(), Command::Query(Query::Status)]);
     assert_eq!(answers, vec![Err(Failure::Unavailable(Certainty::NotApplied)); 2]);
+}
+
+fn what_is_done_at_once_is_done_as_what_is_submitted<B: Backend>() {
+    let (at_once, alone) = (World::<B>::new(), World::<B>::new());
+    for (one, other) in commands(&at_once).into_iter().zip(commands(&alone)) {
+        assert_eq!(at_once.store.submit_at_once(one), Some(alone.submit(other)), "nobody else is there");
+    }
+    assert_eq!(at_once.observer.take(), alone.observer.take());
+    assert_eq!(at_once.status(), alone.status());
+    assert_eq!(at_once.store.last_commit(), alone.store.last_commit());
+    let host = at_once.host(7);
+    at_once.clock.panic_next();
+    let unknown = at_once.store.submit_at_once(Command::Renew(host.renew(1)));
+    assert!(matches!(unknown, Some(Err(Failure::Unavailable(_)))), "{unknown:?}");
+    let never = at_once.store.submit_at_once(host.delete());
+    assert_eq!(never, Some(Err(Failure::Unavailable(Certainty::NotApplied))), "rule J1");
+}
+
+#[test]
+fn a_busy_lane_begins_nothing_at_once() {
+    let world = World::<Lane<ManualClock>>::new();
+    let (victim, host) = (world.host(1), world.host(2));
+    world.while_held(&victim, || {
+        assert_eq!(world.store.submit_at_once(Command::Renew(host.renew(1))), None);
+        assert_eq!(world.store.queued(), (0, 0));
+    });
+    assert_eq!(world.lease(&host).version, 1, "and it has not happened");
 }
 
 #[test]

@@ -1,8 +1,15 @@
-//! The short way of a browse gives the same answers as the long one, and keeps its place among a connection's answers.
+//! The short way of browses and renewals gives the same answers as the long one, and keeps its place among a connection's
+//! answers.
 
-use crate::harness::{Client, Response, Server, jwt, request};
+use crate::harness::{Client, Response, Server, jwt, request, tenant};
+use crate::observer::Recorder;
+use rendezvous::domain::ListingId;
 use rendezvous::edge::http::{Cors, Rate, Rates};
+use rendezvous::service::Caller;
+use serde_json::Value;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 const PAGE: &str = "/v1/tenants/demo/listings?protocol=arena%2F3";
 /// Any header that the short way does not know; this one changes nothing but that it is echoed.
@@ -149,4 +156,207 @@ async fn the_short_way_is_limited_and_counted_like_the_long_one() {
     server.handle.begin_drain();
     let last = server.client().await.ask("GET", "/v1/tenants/demo/listings?protocol=a", &[], "").await;
     assert_eq!(last.header("connection"), Some("close"), "the long way says that a connection ends");
+}
+
+/// A listing as its host knows it, and what a renewal of it is sent with.
+struct Lease {
+    path: String,
+    by: String,
+    token: String,
+}
+
+impl Lease {
+    fn of(listing: &Value, by: &str) -> Self {
+        let text = |name: &str| listing[name].as_str().unwrap().to_owned();
+        let path = format!("/v1/tenants/demo/listings/{}/renew", text("listing_id"));
+        Self { path, by: by.to_owned(), token: text("lease_token") }
+    }
+
+    fn headers<'h>(&'h self, version: &'h str) -> Vec<(&'h str, &'h str)> {
+        vec![("authorization", &self.by), ("lease-token", &self.token), ("if-match", version)]
+    }
+
+    async fn renew(&self, client: &mut Client, version: u64, body: &str, more: &[(&str, &str)]) -> Response {
+        let version = format!("\"{version}\"");
+        client.ask("POST", &self.path, &[self.headers(&version), more.to_vec()].concat(), body).await
+    }
+}
+
+/// Everything but what one more renewal changes.
+fn but_for_the_version(response: &Response) -> (u16, BTreeSet<(String, String)>, Value) {
+    let changing = ["date", "etag", "rendezvous-commit", "content-length", LONG_WAY.0];
+    let headers = response.headers.iter().filter(|(name, _)| !changing.contains(&name.as_str())).cloned().collect();
+    let mut body = response.json.clone();
+    for member in ["version", "expires_at"] {
+        assert!(body.as_object_mut().is_some_and(|members| members.remove(member).is_some()), "{response:?}");
+    }
+    (response.status, headers, body)
+}
+
+#[tokio::test]
+async fn renewals_are_answered_alike_both_ways() {
+    for lane in [true, false] {
+        let server = Server::start(lane, |settings| settings.rates = None).await;
+        let mut client = server.client().await;
+        let (alice, guest) = (jwt("demo", "alice"), server.guest().await);
+        for by in [&alice, &guest] {
+            let lease = Lease::of(&server.host(by, "k", r#"{"name":"n","max_players":8}"#).await, by);
+            let more = r#"{"ttl_ms":45000,"visibility":"unlisted","details":{"name":"other","max_players":9}}"#;
+            let mut version = 1;
+            for body in ["{}", "", more] {
+                let short = lease.renew(&mut client, version, body, &[]).await;
+                let long = lease.renew(&mut client, version + 1, body, &[LONG_WAY]).await;
+                assert_eq!(long.header(LONG_WAY.0), Some(LONG_WAY.1));
+                assert_eq!(but_for_the_version(&short), but_for_the_version(&long));
+                assert_eq!((short.status, short.json["version"].as_u64()), (200, Some(version + 1)), "{short:?}");
+                let commit = |answer: &Response| answer.header("rendezvous-commit").unwrap().parse::<u64>().unwrap();
+                assert_eq!((commit(&long), commit(&short) + 1), (commit(&short) + 1, server.service.last_commit()));
+                assert_eq!(short.header("etag"), Some(format!("\"{}\"", version + 1).as_str()));
+                version += 2;
+            }
+            server.tick().await;
+            let row = server.ask("GET", lease.path.strip_suffix("/renew").unwrap(), &[], "").await;
+            assert_eq!(row.json["name"], "other", "{row:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_store_says_to_a_renewal_is_said_once_and_alike_both_ways() {
+    let server = Server::start(true, |settings| settings.rates = None).await;
+    let mut client = server.client().await;
+    let alice = jwt("demo", "alice");
+    let listing = server.host(&alice, "k", r#"{"name":"n","max_players":8}"#).await;
+    let lease = Lease::of(&listing, &alice);
+    let changed = |change: &dyn Fn(&mut Lease)| {
+        let mut other = Lease::of(&listing, &alice);
+        change(&mut other);
+        other
+    };
+    let refusals = [
+        (lease, 7, "{}", 412),
+        (changed(&|lease| lease.token = "x".repeat(43)), 1, "{}", 404),
+        (changed(&|lease| lease.by = jwt("demo", "bob")), 1, "{}", 404),
+        (changed(&|lease| lease.by = jwt("closed", "alice")), 1, "{}", 404),
+        (changed(&|lease| lease.by = "Bearer x".to_owned()), 1, "{}", 401),
+        (changed(&|lease| lease.by = lease.by.replace("Bearer", "Basic")), 1, "{}", 401),
+        (changed(&|lease| lease.by = format!("Bearer {}", crate::harness::OPERATOR)), 1, "{}", 403),
+        (changed(&|lease| lease.token = "x".repeat(129)), 1, "{}", 400),
+        (changed(&|lease| lease.path = lease.path.replace("/demo/", "/other/")), 1, "{}", 404),
+        (changed(&|lease| lease.path = "/v1/tenants/demo/listings/x/renew".to_owned()), 1, "{}", 404),
+        (changed(&|_| ()), 1, r#"{"ttl_ms":1}"#, 400),
+        (changed(&|_| ()), 1, r#"{"ttl":1}"#, 400),
+        (changed(&|_| ()), 1, "{", 400),
+        (changed(&|_| ()), 0, "{}", 400),
+    ];
+    for (lease, version, body, status) in &refusals {
+        let before = server.service.last_commit();
+        let short = lease.renew(&mut client, *version, body, &[]).await;
+        let long = lease.renew(&mut client, *version, body, &[LONG_WAY]).await;
+        assert_eq!(compared(&short), compared(&long));
+        assert_eq!((short.status, server.service.last_commit()), (*status, before), "{short:?}");
+    }
+}
+
+/// A renewal that meets a held lane goes the long way, where it waits in its queue; its budget is charged once.
+#[tokio::test]
+async fn a_busy_lane_renews_once_and_charges_once() {
+    let writer = Arc::new(Recorder::default());
+    let server = Server::heard_by(writer.clone(), |settings| {
+        let rate = Rate { per_second: 1, burst: 2 };
+        settings.rates = Some(Rates { principal_keep_alives: rate, ..Rates::default() });
+        settings.limits.idle_timeout = Duration::from_millis(50);
+    })
+    .await;
+    let (alice, bob) = (jwt("demo", "alice"), jwt("demo", "bob"));
+    let lease = Lease::of(&server.host(&alice, "k", r#"{"name":"n","max_players":8}"#).await, &alice);
+    let gone = server.host(&bob, "k", r#"{"name":"n","max_players":8}"#).await;
+    let stands = writer.hold_next();
+    let deletion = {
+        let (service, runtime) = (Arc::clone(&server.service), tokio::runtime::Handle::current());
+        let caller = Caller { principal: service.principal(tenant(), "bob"), guest_source: None };
+        let id = ListingId::parse(gone["listing_id"].as_str().unwrap()).unwrap();
+        let token = gone["lease_token"].as_str().unwrap().to_owned();
+        tokio::task::spawn_blocking(move || runtime.block_on(service.delete(&caller, id, &token)).map(|_| ()))
+    };
+    stands.wait_entered();
+    let mut client = server.client().await;
+    client.send(request("POST", &lease.path, &lease.headers("\"1\""), "{}").as_bytes()).await;
+    server.until(|server| server.service.queued().1 == 1).await;
+    stands.release();
+    deletion.await.unwrap().unwrap();
+    let renewed = client.response(false).await.unwrap();
+    assert_eq!((renewed.status, renewed.json["version"].as_u64()), (200, Some(2)), "{renewed:?}");
+    let second = lease.renew(&mut client, 2, "{}", &[]).await;
+    assert_eq!(second.status, 200, "two were allowed: {second:?}");
+    assert!(client.is_closed().await, "neither way has left a request open");
+    let mut client = server.client().await;
+    let third = lease.renew(&mut client, 3, "{}", &[]).await;
+    assert_eq!((third.status, third.code()), (429, "rate_limited"));
+    assert_eq!(server.handle.open_requests(), 0);
+}
+
+/// What the store refuses costs as much as what it grants, and the store is asked once.
+#[tokio::test]
+async fn a_refused_renewal_is_charged_once() {
+    let server = Server::start(true, |settings| {
+        let rate = Rate { per_second: 1, burst: 2 };
+        settings.rates = Some(Rates { principal_keep_alives: rate, ..Rates::default() });
+    })
+    .await;
+    let alice = jwt("demo", "alice");
+    let lease = Lease::of(&server.host(&alice, "k", r#"{"name":"n","max_players":8}"#).await, &alice);
+    let mut client = server.client().await;
+    for status in [412, 412, 429] {
+        assert_eq!(lease.renew(&mut client, 7, "{}", &[]).await.status, status);
+    }
+}
+
+/// A drain extends no lease (rule J2), neither in its window nor after it.
+#[tokio::test]
+async fn a_drain_is_told_alike_both_ways() {
+    for window_ms in [30_000, 0] {
+        let server = Server::start(true, |settings| settings.rates = None).await;
+        let alice = jwt("demo", "alice");
+        let lease = Lease::of(&server.host(&alice, "k", r#"{"name":"n","max_players":8}"#).await, &alice);
+        let operator = format!("Bearer {}", crate::harness::OPERATOR);
+        let body = format!(r#"{{"window_ms":{window_ms}}}"#);
+        let drain = server.ask("POST", "/v1/operator/drain", &[("authorization", &operator)], &body).await;
+        assert_eq!(drain.status, 202, "{drain:?}");
+        let mut client = server.client().await;
+        let short = lease.renew(&mut client, 1, "{}", &[]).await;
+        let long = server.ask("POST", &lease.path, &[lease.headers("\"1\""), vec![LONG_WAY]].concat(), "{}").await;
+        assert_eq!((short.status, short.code()), (503, "draining"), "{short:?}");
+        assert_eq!(short.json, long.json);
+    }
+}
+
+/// Pipelined, cut anywhere, and between others: each renewal is done once, in its place.
+#[tokio::test]
+async fn renewals_keep_their_place_and_are_done_once() {
+    let server = Server::start(true, |settings| settings.rates = None).await;
+    let alice = jwt("demo", "alice");
+    let lease = Lease::of(&server.host(&alice, "k", r#"{"name":"n","max_players":8}"#).await, &alice);
+    let renewal = |version: u64| {
+        let version = format!("\"{version}\"");
+        request("POST", &lease.path, &lease.headers(&version), r#"{"ttl_ms":60000}"#)
+    };
+    let mut client = server.client().await;
+    let page = request("GET", PAGE, &[], "");
+    client.send([renewal(1), page, renewal(2), renewal(3)].concat().as_bytes()).await;
+    for version in [Some(2), None, Some(3), Some(4)] {
+        let answer = client.response(false).await.unwrap();
+        assert_eq!((answer.status, answer.json["version"].as_u64()), (200, version), "{answer:?}");
+    }
+    let length = renewal(4).len();
+    for (version, cut) in (4..).zip([1, 40, length - 20, length - 16, length - 3, length - 1]) {
+        let bytes = renewal(version);
+        let (first, second) = bytes.as_bytes().split_at(cut);
+        client.send(first).await;
+        // Another connection's answer: the server has had its turn.
+        assert_eq!(server.ask("GET", "/livez", &[], "").await.status, 200);
+        client.send(second).await;
+        let answer = client.response(false).await.unwrap();
+        assert_eq!((answer.status, answer.json["version"].as_u64()), (200, Some(version + 1)), "{answer:?}");
+    }
 }

@@ -8,6 +8,9 @@ mod filter;
 mod harness;
 mod http2;
 mod life;
+#[allow(dead_code, reason = "each test target uses its own part of the shared helpers")]
+#[path = "../support/observer.rs"]
+mod observer;
 mod order;
 mod polls;
 mod proxies;

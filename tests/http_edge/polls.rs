@@ -1,11 +1,7 @@
 //! Polls under both ceilings: a connection counts as any other until its poll waits, and whoever asks too often waits longer.
 
-#[allow(dead_code, reason = "each test target uses its own part of the shared helpers")]
-#[path = "../support/observer.rs"]
-mod observer;
-
 use crate::harness::{Server, jwt, request, tenant};
-use observer::Recorder;
+use crate::observer::Recorder;
 use rendezvous::domain::ListingId;
 use rendezvous::edge::http::{Rate, Rates};
 use rendezvous::service::Caller;

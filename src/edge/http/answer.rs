@@ -130,6 +130,10 @@ impl Answer {
         &self.headers
     }
 
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     pub(super) fn into_response<B>(self, wrap: impl FnOnce(Bytes) -> B) -> hyper::Response<B> {
         let mut response = hyper::Response::new(wrap(self.body));
         *response.status_mut() = self.status;

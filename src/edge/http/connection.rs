@@ -74,6 +74,12 @@ impl Connection {
         let _ = self.idle_since_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 
+    /// The request that was begun last was not looked at after all, and is to begin once more.
+    pub(super) fn take_back_request(&self) {
+        self.end_request();
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Counts a request that was answered within one step of the connection's task, so many milliseconds after it was
     /// opened. False when the connection is being closed to make room, or has a request in progress: then there was none.
     pub(super) fn answer_at_once(&self, since_opened_ms: u64) -> bool {
@@ -193,6 +199,9 @@ mod tests {
         connection.end_request();
         assert!(connection.idle_since().is_some() && connection.answer_at_once(0));
         assert_eq!(connection.requests(), 3);
+        assert_eq!(connection.begin_request(), Some(4));
+        connection.take_back_request();
+        assert_eq!((connection.requests(), connection.idle_since().is_some()), (3, true));
         assert!(connection.evict() && connection.is_evicted());
         assert_eq!(connection.begin_request(), None);
         connection.end_request();

@@ -107,6 +107,11 @@ impl Edge {
         Now { mono: at.mono, wall: at.wall }
     }
 
+    /// The value of `Rendezvous-Instance`.
+    pub(super) fn instance(&self) -> &HeaderValue {
+        &self.instance
+    }
+
     pub(super) fn mono(&self) -> MonoTime {
         self.service.clock().mono()
     }

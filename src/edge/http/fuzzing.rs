@@ -33,7 +33,7 @@ impl Wire {
         Ok(Self { edge: Arc::new(Edge::new(settings, service)?), registry })
     }
 
-    /// Serves one connection from `peer` until either side ends it. `is_short` opens the short way for plain browses.
+    /// Serves one connection from `peer` until either side ends it. `is_short` opens the short way for plain browses and renewals.
     pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, peer: IpAddr, is_short: bool) {
         let connection = Arc::new(Connection::new(Instant::now()));
         let Ok(admission) = self.registry.admit(Arc::clone(&connection), Some(Source::of(peer))) else { return };

@@ -70,17 +70,26 @@ pub(super) fn lease_token(headers: &HeaderMap) -> Result<&str, Problem> {
     let Some(token) = single(headers, &LEASE_TOKEN)? else {
         return Err(Problem::invalid_header(&LEASE_TOKEN, "is required on this route"));
     };
-    let legal = (1..=TOKEN_CHARS_MAX).contains(&token.len()) && is_visible(token);
-    if legal { Ok(token) } else { Err(Problem::invalid_header(&LEASE_TOKEN, "must be a lease token")) }
+    if is_lease_token(token) { Ok(token) } else { Err(Problem::invalid_header(&LEASE_TOKEN, "must be a lease token")) }
+}
+
+/// Whether the text of `Lease-Token` can be one.
+pub(super) fn is_lease_token(text: &str) -> bool {
+    (1..=TOKEN_CHARS_MAX).contains(&text.len()) && is_visible(text)
 }
 
 /// `If-Match`: exactly one strong quoted version.
 pub(super) fn if_match_version(headers: &HeaderMap) -> Result<u64, Problem> {
     let Some(text) = single(headers, &IF_MATCH)? else { return Err(Problem::precondition_required()) };
+    let refused = || Problem::invalid_header(&IF_MATCH, "must be exactly one quoted version, like \"3\"");
+    quoted_version(text).ok_or_else(refused)
+}
+
+/// The version in the text of `If-Match`.
+pub(super) fn quoted_version(text: &str) -> Option<u64> {
     let digits = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let canonical = digits.filter(|digits| !digits.starts_with('0'));
-    let version = canonical.and_then(integer).filter(|version| *version < 1 << 53);
-    version.ok_or_else(|| Problem::invalid_header(&IF_MATCH, "must be exactly one quoted version, like \"3\""))
+    canonical.and_then(integer).filter(|version| *version < 1 << 53)
 }
 
 /// The same where it may be left out.

@@ -120,7 +120,7 @@ impl<S> GuardedIo<S> {
         }
     }
 
-    /// The same with a short way for plain browses.
+    /// The same with a short way for plain browses and renewals.
     pub(super) fn with_express(self, express: Option<Express>) -> Self {
         Self { express, ..self }
     }

@@ -30,13 +30,22 @@ impl Wait {
 
 /// Takes a token from a bucket that is full again at `full_at`; the new time, or the wait.
 fn take(full_at: u64, now: u64, rate: Rate) -> Result<u64, Wait> {
-    let interval = 1_000_000_000 / u64::from(rate.per_second.max(1));
+    let interval = interval(rate);
     let room = interval.saturating_mul(u64::from(rate.burst.max(1)));
     let next = full_at.max(now).saturating_add(interval);
     match next.saturating_sub(now).checked_sub(room) {
         None | Some(0) => Ok(next),
         Some(wait) => Err(Wait(wait)),
     }
+}
+
+/// The bucket with one token more.
+fn put_back(full_at: u64, rate: Rate) -> u64 {
+    full_at.saturating_sub(interval(rate))
+}
+
+fn interval(rate: Rate) -> u64 {
+    1_000_000_000 / u64::from(rate.per_second.max(1))
 }
 
 /// One bucket for everybody.
@@ -77,9 +86,20 @@ impl AtomicTable {
         Self { rate, hasher: RandomState::new(), buckets: (0..SHARED).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    fn take(&self, key: &impl Hash, now: MonoTime) -> Result<(), Wait> {
+    fn bucket(&self, key: &impl Hash) -> Option<&AtomicU64> {
         let slot = self.hasher.hash_one(key) as usize % SHARED;
-        let Some(bucket) = self.buckets.get(slot) else { return Ok(()) };
+        self.buckets.get(slot)
+    }
+
+    fn put_back(&self, key: &impl Hash) {
+        if let Some(bucket) = self.bucket(key) {
+            let put_back = |full_at| Some(put_back(full_at, self.rate));
+            let _ = bucket.fetch_update(Ordering::Relaxed, Ordering::Relaxed, put_back);
+        }
+    }
+
+    fn take(&self, key: &impl Hash, now: MonoTime) -> Result<(), Wait> {
+        let Some(bucket) = self.bucket(key) else { return Ok(()) };
         // Each bucket is a number of its own, so no ordering with other memory is needed.
         let mut full_at = bucket.load(Ordering::Relaxed);
         loop {
@@ -120,6 +140,14 @@ impl<K: Hash + Eq + Copy> KeyedTable<K> {
                 place.insert(take(0, now.0, self.rate)?);
                 Ok(())
             }
+        }
+    }
+
+    /// Puts back a token that was not used.
+    fn put_back(&self, key: K) {
+        match self.buckets.get_mut(&key) {
+            Some(mut bucket) => *bucket = put_back(*bucket, self.rate),
+            None => self.overflow.put_back(&key),
         }
     }
 
@@ -220,12 +248,21 @@ impl Limiter {
         principal: PrincipalKey,
         now: MonoTime,
     ) -> Result<(), Wait> {
+        self.of_principals(budget).take(principal, now)
+    }
+
+    /// Puts back a principal's token for what was not begun.
+    pub(super) fn put_back_principal(&self, budget: PrincipalBudget, principal: PrincipalKey) {
+        self.of_principals(budget).put_back(principal);
+    }
+
+    fn of_principals(&self, budget: PrincipalBudget) -> &KeyedTable<PrincipalKey> {
         match budget {
-            PrincipalBudget::Creations => self.principal_creations.take(principal, now),
-            PrincipalBudget::KeepAlives => self.principal_keep_alives.take(principal, now),
-            PrincipalBudget::Reads => self.principal_reads.take(principal, now),
-            PrincipalBudget::Commands => self.principal_commands.take(principal, now),
-            PrincipalBudget::CommandReads => self.principal_command_reads.take(principal, now),
+            PrincipalBudget::Creations => &self.principal_creations,
+            PrincipalBudget::KeepAlives => &self.principal_keep_alives,
+            PrincipalBudget::Reads => &self.principal_reads,
+            PrincipalBudget::Commands => &self.principal_commands,
+            PrincipalBudget::CommandReads => &self.principal_command_reads,
         }
     }
 
@@ -299,6 +336,25 @@ mod tests {
         assert_eq!((table.buckets.len(), table.len.load(Ordering::Relaxed)), (0, 0));
         assert!(table.buckets.capacity() <= 4_096, "{}", table.buckets.capacity());
         assert_eq!(taken(&table, 5, at(100)), 5);
+    }
+
+    #[test]
+    fn what_was_put_back_can_be_taken_again_and_no_more_than_that() {
+        let limiter = Limiter::new(Rates { principal_keep_alives: RATE, ..Rates::default() }, 0);
+        let take = |now| limiter.take_principal(PrincipalBudget::KeepAlives, PrincipalKey(1), now).is_ok();
+        let put_back = || limiter.put_back_principal(PrincipalBudget::KeepAlives, PrincipalKey(1));
+        let taken = |now| (0..20).filter(|_| take(now)).count();
+        assert_eq!(taken(at(0)), 5);
+        put_back();
+        assert_eq!(taken(at(0)), 1);
+        limiter.decay(at(10_000));
+        put_back();
+        assert_eq!(taken(at(10_000)), 5, "never more than the burst");
+        let shared = AtomicTable::new(RATE);
+        let taken = || (0..20).filter(|_| shared.take(&Source::V4(7), at(0)).is_ok()).count();
+        assert_eq!(taken(), 5);
+        shared.put_back(&Source::V4(7));
+        assert_eq!(taken(), 1);
     }
 
     #[test]

@@ -370,6 +370,8 @@ static DIRECTORY: &[Route] = &[
 pub(super) const BROWSE_INDEX: usize = 2;
 /// The route of a browse.
 pub(super) static BROWSE: &Route = &DIRECTORY[BROWSE_INDEX];
+/// Where the route of a renewal stands in [`ROUTES`].
+pub(super) const RENEW_INDEX: usize = 4;
 
 const LIVE: &[Outcome] =
     &[outcome(200, "HealthAnswer", "Alive, draining or not."), outcome(503, "HealthAnswer", "Lost for ever.")];
@@ -455,6 +457,7 @@ mod tests {
             assert_eq!(found.part.is_some(), is_inside);
         }
         assert_eq!(ROUTES[BROWSE_INDEX].endpoint, Endpoint::Browse);
+        assert_eq!(ROUTES[RENEW_INDEX].endpoint, Endpoint::Renew);
         assert_eq!(BROWSE.endpoint, Endpoint::Browse);
         let ids: HashSet<_> = ROUTES.iter().map(|route| route.id).collect();
         assert_eq!(ids.len(), ROUTES.len());

@@ -22,7 +22,7 @@ use crate::domain::{
 };
 use crate::sync::{Arc, AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Swap};
 pub(crate) use chunk::Segment;
-use gate::Gate;
+use gate::{Gate, Patience};
 use snapshot::Root;
 pub use submit::Submit;
 use ticket::{Ticket, Tickets};
@@ -177,6 +177,10 @@ impl<C: Clock> Store for Lane<C> {
 
     fn submit_together(&self, commands: &mut Vec<Command>, answers: &mut Vec<Result<Reply, Failure>>) -> bool {
         self.together_at_once(commands, answers)
+    }
+
+    fn submit_at_once(&self, command: Command) -> Option<Result<Reply, Failure>> {
+        self.at_once(command, Patience::TASK).ok()
     }
 
     fn browse<R>(&self, query: &BrowseQuery<'_>, use_page: impl FnOnce(&PageView<'_>) -> R) -> Result<R, Failure> {

@@ -118,7 +118,7 @@ impl<C: Clock> Lane<C> {
     /// Does the command on this thread, where the lane is free now or very soon; gives it back where it is not.
     // What comes back is queued: by value it is moved once, boxed it would be allocated.
     #[allow(clippy::result_large_err)]
-    fn at_once(&self, command: Command, patience: Patience) -> Result<Answer, Command> {
+    pub(super) fn at_once(&self, command: Command, patience: Patience) -> Result<Answer, Command> {
         if self.is_dead() {
             return Ok(Err(Failure::Unavailable(Certainty::NotApplied)));
         }

@@ -1,5 +1,5 @@
 //! Bytes of one HTTP connection through the shipped edge, hyper and all, down to both planes' stores and back, in two worlds
-//! that differ in one thing: in one the short way answers plain browses. Nobody may see which.
+//! that differ in one thing: in one the short way answers plain browses and renewals. Nobody may see which.
 #![no_main]
 
 #[path = "../world/plane.rs"]

@@ -131,7 +131,11 @@ impl Authenticator {
         tenant: Option<TenantId>,
         now: Now,
     ) -> Result<Identity, AuthError> {
-        let token = bearer(headers)?;
+        self.identify_by(bearer(headers)?, tenant, now)
+    }
+
+    /// The caller behind the token of `Authorization`.
+    pub(super) fn identify_by(&self, token: &str, tenant: Option<TenantId>, now: Now) -> Result<Identity, AuthError> {
         if self.is_operator(token) {
             return Ok(Identity::Operator);
         }
@@ -178,13 +182,18 @@ impl Authenticator {
 fn bearer(headers: &HeaderMap) -> Result<&str, AuthError> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(AuthError::Missing)?;
-    if values.next().is_some() || value.len() > TOKEN_BYTES_MAX {
+    if values.next().is_some() {
         return Err(AuthError::Invalid);
     }
-    let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or(AuthError::Invalid)?;
+    value.to_str().ok().and_then(bearer_token).ok_or(AuthError::Invalid)
+}
+
+/// The token in the text of `Authorization`.
+pub(super) fn bearer_token(text: &str) -> Option<&str> {
+    let (scheme, token) = text.split_once(' ').filter(|_| text.len() <= TOKEN_BYTES_MAX)?;
     let token = token.trim_matches(' ');
     let legal = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains(' ');
-    if legal { Ok(token) } else { Err(AuthError::Invalid) }
+    legal.then_some(token)
 }
 
 #[cfg(test)]

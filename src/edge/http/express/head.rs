@@ -1,4 +1,4 @@
-//! The heads of the two answers: what is the same in all of them is rendered once, from the same [`Answer`] as elsewhere.
+//! The heads of answers: what is the same in all of them is rendered once, from the same [`Answer`] as elsewhere.
 
 use crate::domain::{MonoTime, WallTime};
 use crate::edge::http::answer::{Answer, COMMIT, Cache, INSTANCE};
@@ -11,6 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 pub(in crate::edge::http) struct Heads {
     page: Vec<u8>,
     not_modified: Vec<u8>,
+    renewal: Vec<u8>,
 }
 
 impl Heads {
@@ -19,7 +20,7 @@ impl Heads {
         let rendered = |answer: Answer| {
             // Also what is not compressed depends on whether that was asked for.
             let answer = answer.vary("Accept-Encoding").cache(Cache::PublicSecond).header(INSTANCE, instance.clone());
-            render(match varies {
+            render(&match varies {
                 Some(varies) => answer.vary(varies),
                 None => answer,
             })
@@ -27,39 +28,65 @@ impl Heads {
         Self {
             page: rendered(Answer::rendered(StatusCode::OK, "")),
             not_modified: rendered(Answer::empty(StatusCode::NOT_MODIFIED)),
+            renewal: render(
+                &Answer::rendered(StatusCode::OK, "").cache(Cache::PrivateNoStore).header(INSTANCE, instance.clone()),
+            ),
         }
     }
 
-    /// Begins an answer with a body of `length` bytes, or a 304.
-    pub(super) fn begin(&self, head: &mut Vec<u8>, length: Option<usize>) {
-        match length {
-            Some(length) => {
-                head.extend_from_slice(&self.page);
-                line(head, &CONTENT_LENGTH, itoa::Buffer::new().format(length).as_bytes());
-            }
-            None => head.extend_from_slice(&self.not_modified),
-        }
+    /// Begins a page of `length` bytes.
+    pub(super) fn begin_page(&self, head: &mut Vec<u8>, length: usize) {
+        head.extend_from_slice(&self.page);
+        content_length(head, length);
+    }
+
+    /// Begins the answer that a page has not changed.
+    pub(super) fn begin_not_modified(&self, head: &mut Vec<u8>) {
+        head.extend_from_slice(&self.not_modified);
+    }
+
+    /// Begins the answer to a renewal, with a body of `length` bytes.
+    pub(super) fn begin_renewal(&self, head: &mut Vec<u8>, length: usize) {
+        head.extend_from_slice(&self.renewal);
+        content_length(head, length);
     }
 }
 
-/// Ends a head.
-pub(super) fn finish(head: &mut Vec<u8>, tag: &str, commit: u64, date: &[u8]) {
-    line(head, &ETAG, tag.as_bytes());
-    line(head, &COMMIT, itoa::Buffer::new().format(commit).as_bytes());
-    line(head, &DATE, date);
+/// Ends a head. `tag` is in pieces.
+pub(super) fn finish(head: &mut Vec<u8>, tag: &[&str], commit: u64, date: &[u8]) {
+    line(head, &ETAG, tag.iter().map(|piece| piece.as_bytes()));
+    line(head, &COMMIT, [itoa::Buffer::new().format(commit).as_bytes()]);
+    end(head, date);
+}
+
+/// Writes a whole answer, as it would be sent by hyper.
+pub(super) fn write_whole(out: &mut Vec<u8>, answer: &Answer, date: &[u8]) {
+    out.append(&mut render(answer));
+    content_length(out, answer.body().len());
+    end(out, date);
+    out.extend_from_slice(answer.body());
+}
+
+fn content_length(head: &mut Vec<u8>, length: usize) {
+    line(head, &CONTENT_LENGTH, [itoa::Buffer::new().format(length).as_bytes()]);
+}
+
+fn end(head: &mut Vec<u8>, date: &[u8]) {
+    line(head, &DATE, [date]);
     head.extend_from_slice(b"\r\n");
 }
 
-fn line(head: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
-    for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
-        head.extend_from_slice(part);
-    }
+fn line<'v>(head: &mut Vec<u8>, name: &HeaderName, value: impl IntoIterator<Item = &'v [u8]>) {
+    head.extend_from_slice(name.as_str().as_bytes());
+    head.extend_from_slice(b": ");
+    value.into_iter().for_each(|piece| head.extend_from_slice(piece));
+    head.extend_from_slice(b"\r\n");
 }
 
-fn render(answer: Answer) -> Vec<u8> {
+fn render(answer: &Answer) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {}\r\n", answer.status()).into_bytes();
     for (name, value) in answer.headers() {
-        line(&mut head, name, value.as_bytes());
+        line(&mut head, name, [value.as_bytes()]);
     }
     head
 }

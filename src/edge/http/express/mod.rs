@@ -1,30 +1,29 @@
-//! The short way of a browse: from the bytes of its request to those of its answer in one step of the connection.
+//! The short way of browses and renewals: from the bytes of a request to those of its answer in one step of the connection.
 //!
-//! Nearly all requests of a busy directory are the same few GETs, and a general HTTP stack spends more on each (a map of
-//! headers in, one out, a task's worth of bookkeeping) than finding the page costs. So the connection's I/O looks at what it
-//! reads before hyper does. What [`request::recognise`] takes for a plain browse, with a page or a 304 as its answer, is
-//! answered here, by the same snapshot, limiter, query and cursor as in `handlers::browse`. Everything else, every refusal
-//! included, goes to hyper as it came, so there is one place that says no.
+//! Nearly all requests of a busy directory are the same few GETs of its browsers and POSTs of its hosts, and a general HTTP
+//! stack spends more on each (a map of headers in, one out, a task's worth of bookkeeping) than finding the page or renewing
+//! the lease costs. So the connection's I/O looks at what it reads before hyper does. What [`request::recognise`] takes for
+//! plain is answered here, by the same snapshot, lane, limiter, authenticator and readers of headers, queries and bodies as
+//! in `handlers`. Everything else goes to hyper as it came, whatever the edge would refuse included, so there is one place
+//! that says no. Only what the store itself said to a renewal is answered here whatever it is: to ask it twice would be to
+//! do it twice.
 //!
-//! Nothing here waits: an answer that the socket does not take whole is sent on before anything else is read.
+//! Nothing here waits: a renewal that finds the lane busy goes the long way, and an answer that the socket does not take
+//! whole is sent on before anything else is read.
 
+mod browse;
 mod head;
+mod renewal;
 mod request;
 
 use super::connection::Connection;
 use super::edge::Edge;
-use super::handlers::{PAGE_START, PageQuery, PageTag};
-use super::headers::line_names_tag;
-use super::limiter::SourceBudget;
-use super::query::Query;
-use super::routes::{BROWSE, BROWSE_INDEX};
-use super::settings::BrowsePolicy;
 use crate::domain::{MonoTime, Source};
-use crate::service::view::{Availability, PageView};
 use bytes::Bytes;
+use head::DateText;
 pub(super) use head::Heads;
-use head::{DateText, finish};
 use hyper::{Method, StatusCode};
+use request::Plain;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -34,10 +33,16 @@ use std::time::Duration;
 use tokio::io::AsyncWrite;
 use tracing::Level;
 
-/// Rows up to this are copied behind the head and sent in one piece; more are sent from where they lie in the snapshot.
-const COPIED_BYTES_MAX: usize = 4 * 1024;
 /// Slices handed to one system call. A page has about three; one full of gaps takes several calls.
 const SLICES_PER_CALL: usize = 16;
+
+/// What was answered, for the metrics.
+struct Answered {
+    /// The route's position.
+    index: usize,
+    method: Method,
+    status: StatusCode,
+}
 
 /// One connection's short way.
 pub(super) struct Express {
@@ -52,6 +57,8 @@ pub(super) struct Express {
     next: usize,
     /// The stream has taken bytes that it may not have passed on yet.
     unflushed: bool,
+    /// A body that is read in place, then one that is rendered; kept for its memory.
+    body: Vec<u8>,
 }
 
 impl Express {
@@ -71,6 +78,7 @@ impl Express {
             slices: Vec::new(),
             next: 0,
             unflushed: false,
+            body: Vec::new(),
         })
     }
 
@@ -81,38 +89,14 @@ impl Express {
             return false;
         }
         let began = self.edge.mono();
-        let Some(status) = request::recognise(bytes).and_then(|request| self.prepare(&request, began)) else {
-            return false;
-        };
-        if !connection.answer_at_once(began.ms_since(self.opened)) {
-            self.forget();
-            return false;
-        }
+        let answered = request::recognise(bytes).and_then(|plain| match plain {
+            Plain::Browse(request) => self.browse(&request, connection, began),
+            Plain::Renewal(request) => self.renew(&request, connection, began),
+        });
+        let Some(Answered { index, method, status }) = answered else { return false };
         let elapsed = Duration::from_nanos(self.edge.mono().0.saturating_sub(began.0));
-        self.edge.metrics.answered(Some(BROWSE_INDEX), &Method::GET, status, elapsed);
+        self.edge.metrics.answered(Some(index), &method, status, elapsed);
         true
-    }
-
-    fn prepare(&mut self, request: &request::BrowseRequest<'_>, now: MonoTime) -> Option<StatusCode> {
-        let edge = Arc::clone(&self.edge);
-        let (tenant, settings) = edge.auth.tenant(request.tenant)?;
-        if settings.browse != BrowsePolicy::Public || edge.service.availability() != Availability::Available {
-            return None;
-        }
-        let parameters = Query::parse(Some(request.query), BROWSE.query).ok()?;
-        let query = PageQuery::read(tenant, settings, parameters).ok()?;
-        if query.min_commit.is_some() {
-            return None;
-        }
-        if let Some(limiter) = &edge.limiter {
-            limiter.take_source(SourceBudget::Browsing, self.client, now).ok()?;
-        }
-        let date = self.date.at(now, || edge.now().wall);
-        let (head, slices) = (&mut self.head, &mut self.slices);
-        let written = edge
-            .service
-            .browse(&query.browse(), |page| write(&edge.heads, page, &query, request.none_match, date, head, slices));
-        written.ok()
     }
 
     /// Whether an answer is still on its way out.
@@ -173,39 +157,4 @@ impl Express {
             self.forget();
         }
     }
-}
-
-/// Writes the head, and the page behind it: small ones in one piece, others as slices of the snapshot.
-fn write(
-    heads: &Heads,
-    page: &PageView<'_>,
-    query: &PageQuery<'_>,
-    none_match: Option<&str>,
-    date: &[u8],
-    head: &mut Vec<u8>,
-    slices: &mut Vec<Bytes>,
-) -> StatusCode {
-    let tag = PageTag::of(page);
-    if none_match.is_some_and(|line| line_names_tag(line, tag.opaque())) {
-        heads.begin(head, None);
-        finish(head, tag.text(), page.commit, date);
-        return StatusCode::NOT_MODIFIED;
-    }
-    let rows = page.rows_len();
-    let end = query.page_end(page);
-    heads.begin(head, Some(PAGE_START.len() + rows + end.len()));
-    finish(head, tag.text(), page.commit, date);
-    head.extend_from_slice(PAGE_START);
-    if rows <= COPIED_BYTES_MAX {
-        page.write_rows(head);
-        head.extend_from_slice(&end);
-    } else {
-        page.for_each_shared_run(|run| slices.push(run));
-        if let Some(last) = slices.last_mut() {
-            // Its comma has no row after it.
-            last.truncate(last.len() - 1);
-        }
-        slices.push(end.into());
-    }
-    StatusCode::OK
 }

@@ -2,7 +2,7 @@
 
 use super::convert;
 use crate::credentials::REALM;
-use crate::domain::{Endpoint, Renewed, SessionRef, Visibility};
+use crate::domain::{Endpoint, ListingId, Renewed, SessionRef, Visibility};
 use crate::edge::http::answer::{Answer, Cache};
 use crate::edge::http::call::{Call, PrincipalCall};
 use crate::edge::http::commands;
@@ -81,28 +81,41 @@ pub(super) async fn renew(edge: &Edge, call: &mut Call<'_>) -> Result<Answer, Pr
     let version = if_match_version(call.headers())?;
     call.query()?;
     let body: RenewBody = call.json(edge).await?;
-    let bounds = edge.service.limits().lease_ttl;
-    let request = RenewRequest {
-        version,
-        ttl: body.ttl_ms.map(|ms| convert::ttl(ms, bounds)).transpose().map_err(Problem::invalid_field)?,
-        details: body.details.map(convert::details).transpose().map_err(Problem::invalid_field)?,
-        visibility: body.visibility.map(convert::visibility),
-    };
+    let request = renew_request(edge, version, body).map_err(Problem::invalid_field)?;
     let listing = call.listing()?;
     let renewed = edge.service.renew(&by.caller, listing, token, request).await;
     let applied = renewed.map_err(|failure| call.failed(failure))?;
-    let Renewed { version, expires_at, ttl_ms, visibility } = applied.value;
-    let body = RenewAnswer {
-        listing_id: listing.to_string(),
-        version,
-        expires_at: timestamp(expires_at),
-        ttl_ms,
-        visibility: visibility_name(visibility).to_owned(),
-    };
+    let body = renew_answer(listing, applied.value);
     Ok(Answer::json(StatusCode::OK, &body)
-        .etag(&format!("\"{version}\""))
+        .etag(&format!("\"{}\"", body.version))
         .commit(applied.commit)
         .cache(Cache::PrivateNoStore))
+}
+
+/// What a renewal with this body asks for.
+pub(in crate::edge::http) fn renew_request(
+    edge: &Edge,
+    version: u64,
+    body: RenewBody,
+) -> Result<RenewRequest, FieldError> {
+    let bounds = edge.service.limits().lease_ttl;
+    Ok(RenewRequest {
+        version,
+        ttl: body.ttl_ms.map(|ms| convert::ttl(ms, bounds)).transpose()?,
+        details: body.details.map(convert::details).transpose()?,
+        visibility: body.visibility.map(convert::visibility),
+    })
+}
+
+/// The body of the answer to a renewal.
+pub(in crate::edge::http) fn renew_answer(listing: ListingId, renewed: Renewed) -> RenewAnswer {
+    RenewAnswer {
+        listing_id: listing.to_string(),
+        version: renewed.version,
+        expires_at: timestamp(renewed.expires_at),
+        ttl_ms: renewed.ttl_ms,
+        visibility: visibility_name(renewed.visibility).to_owned(),
+    }
 }
 
 fn visibility_name(visibility: Visibility) -> &'static str {

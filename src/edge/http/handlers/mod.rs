@@ -9,6 +9,7 @@ mod listings;
 mod operator;
 
 pub(super) use browse::{PAGE_START, PageQuery, PageTag};
+pub(super) use listings::{renew_answer, renew_request};
 
 use super::answer::Answer;
 use super::call::Call;
