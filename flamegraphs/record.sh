@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 seconds=${RECORD_SECONDS:-10}
 frequency=${RECORD_FREQUENCY:-499}
-names="browse-lock browse-lane transitions-lock transitions-lane publish http-browse udp-presence"
+names="browse-lock browse-lane transitions-lock transitions-lane publish http-browse http-renewal udp-presence"
 
 fail() { echo "error: $*" >&2; exit 1; }
 [ $# -eq 1 ] || fail "expected one of: $names"
@@ -83,6 +83,7 @@ case $name in
   transitions-lane) bench transitions '/lane$' ;;
   publish) bench publish "${RECORD_FILTER:-.}" ;;
   http-browse) serve browse --rate 200000 ;;
+  http-renewal) serve renew --rate 100000 --listings 1000 --connections 32 ;;
   udp-presence) serve presence --rate 40000 --listings 4000 --connections 64 ;;
   *) fail "expected one of: $names" ;;
 esac
