@@ -23,8 +23,8 @@ const PAGE_MOST: u64 = 6;
 /// The same without a cursor, which a 304 does not need.
 const NOT_MODIFIED_MOST: u64 = 4;
 /// With a JWT and JSON in and out; a refusal is a problem document.
-const RENEWAL_MOST: u64 = 16;
-const REFUSAL_MOST: u64 = 34;
+const RENEWAL_MOST: u64 = 8;
+const REFUSAL_MOST: u64 = 26;
 /// The same through hyper, with headers in and out.
 const LONG_RENEWAL_MOST: u64 = 40;
 /// Question and answer.

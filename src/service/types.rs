@@ -15,7 +15,7 @@ pub mod view {
 }
 
 /// An authenticated principal at an edge.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Tenant and digest.
     pub principal: Principal,

@@ -23,6 +23,8 @@ const LEN: usize = SIGNED + 32;
 pub(in crate::edge::http) struct Guest {
     pub(in crate::edge::http) tenant: TenantId,
     pub(in crate::edge::http) id: u128,
+    /// The token's end.
+    pub(in crate::edge::http) until: MonoTime,
 }
 
 impl Guest {
@@ -91,7 +93,7 @@ impl GuestTokens {
         if !genuine || deadline.is_past(now) {
             return Err(GuestError::Invalid);
         }
-        Ok(Guest { tenant: TenantId(u16::try_from(tenant).unwrap_or(u16::MAX)), id })
+        Ok(Guest { tenant: TenantId(u16::try_from(tenant).unwrap_or(u16::MAX)), id, until: deadline })
     }
 }
 
@@ -124,7 +126,8 @@ mod tests {
     fn a_token_lives_as_long_as_the_monotonic_clock_says() {
         let token = tokens().issue(TenantId(3), 9, NOW);
         let check = |ms| tokens().check(token.expose(), NOW.plus_ms(ms));
-        assert_eq!(check(59_999), Ok(Guest { tenant: TenantId(3), id: 9 }));
+        let until = NOW.plus_ms(60_000);
+        assert_eq!(check(59_999), Ok(Guest { tenant: TenantId(3), id: 9, until }));
         assert_eq!(check(60_000), Err(GuestError::Invalid));
         assert_eq!(format!("{token:?}"), "[redacted]");
     }

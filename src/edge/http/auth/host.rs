@@ -4,7 +4,6 @@ use crate::admission::{HostPrincipal, Principal, PrincipalName};
 use crate::credentials::Secret;
 use crate::domain::TenantId;
 use crate::edge::http::settings::KeyFingerprint;
-use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 /// What the names of hosts' credentials begin with, as principals of either plane.
@@ -42,15 +41,11 @@ impl HostCredential {
     }
 }
 
-/// The position of the credential that this token is for. Every key is compared, whichever matches.
-pub(super) fn find(credentials: &[HostCredential], token: &str) -> Option<usize> {
-    if credentials.is_empty() {
-        return None;
-    }
-    let fingerprint: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+/// The position of the credential that a token with this fingerprint is for. Every key is compared, whichever matches.
+pub(super) fn find(credentials: &[HostCredential], fingerprint: &[u8; 32]) -> Option<usize> {
     let (mut found, mut position) = (Choice::from(0), 0_u32);
     for (place, credential) in (0_u32..).zip(credentials) {
-        let is_it = credential.key.0.ct_eq(&fingerprint);
+        let is_it = credential.key.0.ct_eq(fingerprint);
         position.conditional_assign(&place, is_it);
         found |= is_it;
     }
@@ -70,11 +65,12 @@ mod tests {
     #[test]
     fn each_key_finds_its_own_credential() {
         let all = [credential("a", "first"), credential("b", "second"), credential("c", "third")];
+        let found = |among: &[HostCredential], key| find(among, &KeyFingerprint::of(&Secret::new(key)).0);
         assert_eq!(
-            ["first", "second", "third", "fourth"].map(|key| find(&all, key)),
+            ["first", "second", "third", "fourth"].map(|key| found(&all, key)),
             [Some(0), Some(1), Some(2), None]
         );
-        assert_eq!(find(&[], "first"), None);
+        assert_eq!(found(&[], "first"), None);
         assert!(all[0].serves(TenantId(1)) && !all[0].serves(TenantId(0)));
         assert!(!format!("{all:?}").contains("first"));
     }

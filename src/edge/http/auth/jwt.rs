@@ -122,6 +122,34 @@ pub(in crate::edge::http) struct Verified {
     pub(in crate::edge::http) subject: String,
     pub(in crate::edge::http) scope: Scopes,
     pub(in crate::edge::http) tenant: String,
+    pub(in crate::edge::http) valid: ValidTime,
+}
+
+/// From when to when a token can be used, in milliseconds of wall time, the leeway for its issuer's clock included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::edge::http) struct ValidTime {
+    from: WallTime,
+    end: WallTime,
+}
+
+impl ValidTime {
+    /// Good until then, and since ever.
+    #[cfg(test)]
+    pub(in crate::edge::http) fn until(end: WallTime) -> Self {
+        Self { from: WallTime(0), end }
+    }
+
+    fn of(claims: &Claims) -> Self {
+        // Both say from when on there can be such a token.
+        let begun = [claims.nbf, claims.iat].into_iter().flatten().fold(f64::NEG_INFINITY, f64::max);
+        // Whole milliseconds compare with the next one as with the fraction; what is out of range, with the least or greatest.
+        let ms = |seconds: f64| WallTime((seconds * 1_000.0).ceil() as u64);
+        Self { from: ms(begun - ISSUER_AHEAD_S), end: ms(claims.exp) }
+    }
+
+    pub(in crate::edge::http) fn contains(self, now: WallTime) -> bool {
+        self.from <= now && now < self.end
+    }
 }
 
 /// Verifies one tenant's tokens.
@@ -164,12 +192,10 @@ impl JwtVerifier {
         };
         let genuine = self.keys.iter().filter(|(id, _)| fits(id));
         let claims = genuine.filter_map(|(_, key)| decode::<Claims>(token, key, &self.validation).ok()).next()?.claims;
-        let now_s = now.0 as f64 / 1_000.0;
-        // Both say from when on there can be such a token.
-        let begun = [claims.nbf, claims.iat].iter().flatten().all(|from| *from <= now_s + ISSUER_AHEAD_S);
-        let in_time = claims.exp > now_s && begun;
+        let valid = ValidTime::of(&claims);
         let named = (1..=SUBJECT_BYTES_MAX).contains(&claims.sub.len()) && !claims.sub.starts_with(GUEST_PREFIX);
-        (in_time && named).then_some(Verified { subject: claims.sub, scope: claims.scope, tenant: claims.tenant })
+        let Claims { sub: subject, scope, tenant, .. } = claims;
+        (valid.contains(now) && named).then_some(Verified { subject, scope, tenant, valid })
     }
 }
 

@@ -1,8 +1,10 @@
-//! Who calls: operators by key, principals by JWT or guest token. Tokens are compared in constant time and kept nowhere.
+//! Who calls: operators by key, principals by JWT or guest token. Tokens are compared in constant time, and kept nowhere but
+//! beside the connection that a principal proved one on ([`proven`]).
 
 pub(super) mod guest;
 pub(super) mod host;
 pub(super) mod jwt;
+pub(super) mod proven;
 
 use super::problem::Problem;
 use super::settings::{HttpSettings, KeyFingerprint, TenantSettings};
@@ -11,7 +13,7 @@ use crate::service::KeyBytes;
 use guest::{GuestError, GuestTokens};
 use host::{HOST_PREFIX, HostCredential};
 use hyper::header::{AUTHORIZATION, HeaderMap};
-use jwt::{Scopes, Verified};
+use jwt::{Scopes, ValidTime, Verified};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
@@ -34,9 +36,30 @@ pub(super) enum Identity {
         guest: bool,
         /// What the token may be used for.
         scope: Scopes,
+        /// When the token is good.
+        good: Good,
     },
     /// By a host credential of the command plane, at this position.
     Host(usize),
+}
+
+/// The time in which a token is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Good {
+    /// A guest's: until then, by the monotonic clock.
+    Guest(MonoTime),
+    /// A JWT's, by wall time.
+    Jwt(ValidTime),
+}
+
+impl Good {
+    /// Whether `now` is in it.
+    pub(super) fn at(self, now: Now) -> bool {
+        match self {
+            Self::Guest(end) => !end.is_past(now.mono),
+            Self::Jwt(time) => time.contains(now.wall),
+        }
+    }
 }
 
 /// Why there is no identity.
@@ -136,17 +159,18 @@ impl Authenticator {
 
     /// The caller behind the token of `Authorization`.
     pub(super) fn identify_by(&self, token: &str, tenant: Option<TenantId>, now: Now) -> Result<Identity, AuthError> {
-        if self.is_operator(token) {
+        let fingerprint: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if self.is_operator(&fingerprint) {
             return Ok(Identity::Operator);
         }
-        if let Some(position) = host::find(&self.hosts, token) {
+        if let Some(position) = host::find(&self.hosts, &fingerprint) {
             return Ok(Identity::Host(position));
         }
         if GuestTokens::is_one(token) {
             return match self.guests.check(token, now.mono) {
                 Ok(guest) => {
-                    let scope = Scopes::default();
-                    Ok(Identity::Principal { tenant: guest.tenant, name: guest.name(), guest: true, scope })
+                    let (scope, good) = (Scopes::default(), Good::Guest(guest.until));
+                    Ok(Identity::Principal { tenant: guest.tenant, name: guest.name(), guest: true, scope, good })
                 }
                 Err(GuestError::StaleInstance) => Err(AuthError::StaleInstance),
                 Err(GuestError::Invalid) => Err(AuthError::Invalid),
@@ -164,17 +188,17 @@ impl Authenticator {
         if !self.hosts.is_empty() && verified.subject.starts_with(HOST_PREFIX) {
             return Err(AuthError::Invalid);
         }
-        Ok(Identity::Principal { tenant, name: verified.subject, guest: false, scope: verified.scope })
+        let Verified { subject: name, scope, valid, .. } = verified;
+        Ok(Identity::Principal { tenant, name, guest: false, scope, good: Good::Jwt(valid) })
     }
 
     fn verify(&self, tenant: TenantId, token: &str, now: Now) -> Option<Verified> {
         self.tenants.get(usize::from(tenant.0))?.jwt.as_ref()?.verify(token, now.wall)
     }
 
-    fn is_operator(&self, token: &str) -> bool {
-        let fingerprint: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+    fn is_operator(&self, fingerprint: &[u8; 32]) -> bool {
         // Every key is compared, whichever matches.
-        let found = self.operators.iter().map(|key| key.0.ct_eq(&fingerprint));
+        let found = self.operators.iter().map(|key| key.0.ct_eq(fingerprint));
         found.fold(subtle::Choice::from(0), |any, this| any | this).into()
     }
 }
@@ -260,6 +284,7 @@ mod tests {
                 name: "alice".into(),
                 guest: false,
                 scope: Scopes::default(),
+                good: Good::Jwt(ValidTime::until(WallTime(1_700_000_060_000))),
             })
         };
         assert_eq!(identify(&format!("Bearer {}", jwt(&"a".repeat(32), "a")), 0), alice(0));
@@ -277,9 +302,10 @@ mod tests {
         let guests = authenticator();
         let token = guests.guests().issue(TenantId(1), 5, NOW.mono);
         let name = "guest:00000000000000000000000000000005".to_owned();
+        let good = Good::Guest(NOW.mono.plus_ms(60_000));
         assert_eq!(
             identify(&format!("Bearer {}", token.expose()), 0),
-            Ok(Identity::Principal { tenant: TenantId(1), name, guest: true, scope: Scopes::default() })
+            Ok(Identity::Principal { tenant: TenantId(1), name, guest: true, scope: Scopes::default(), good })
         );
     }
 }

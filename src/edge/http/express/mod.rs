@@ -16,6 +16,7 @@ mod head;
 mod renewal;
 mod request;
 
+use super::auth::proven::Proven;
 use super::connection::Connection;
 use super::edge::Edge;
 use crate::domain::{MonoTime, Source};
@@ -59,6 +60,8 @@ pub(super) struct Express {
     unflushed: bool,
     /// A body that is read in place, then one that is rendered; kept for its memory.
     body: Vec<u8>,
+    /// Who renewed on this connection last.
+    proven: Option<Proven>,
 }
 
 impl Express {
@@ -79,6 +82,7 @@ impl Express {
             next: 0,
             unflushed: false,
             body: Vec::new(),
+            proven: None,
         })
     }
 

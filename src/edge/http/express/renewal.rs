@@ -3,8 +3,9 @@
 use super::head::{finish, write_whole};
 use super::request::RenewalRequest;
 use super::{Answered, Express};
-use crate::domain::{Failure, ListingId, MonoTime, Renewed, Source};
+use crate::domain::{Failure, ListingId, MonoTime, Renewed, TenantId};
 use crate::edge::http::answer::INSTANCE;
+use crate::edge::http::auth::proven::Proven;
 use crate::edge::http::auth::{Identity, bearer_token};
 use crate::edge::http::connection::Connection;
 use crate::edge::http::edge::Edge;
@@ -70,16 +71,26 @@ impl Express {
         self.body.clear();
         self.body.extend_from_slice(request.body);
         let body = RenewBody::from_body(&mut self.body).ok()?;
-        let token = bearer_token(request.authorization)?;
-        let identity = edge.auth.identify_by(token, Some(tenant), edge.now()).ok()?;
-        let Identity::Principal { tenant: of, name, guest, .. } = identity else { return None };
+        let caller = self.caller(edge, tenant, bearer_token(request.authorization)?)?;
+        let request = renew_request(edge, version, body).ok()?;
+        Some(Renewal { caller, listing, lease_token, request })
+    }
+
+    /// The principal of `tenant` behind this token.
+    fn caller(&mut self, edge: &Edge, tenant: TenantId, token: &str) -> Option<Caller> {
+        let now = edge.now();
+        if let Some(caller) = self.proven.as_ref().and_then(|proven| proven.caller(token, tenant, now)) {
+            return Some(caller);
+        }
+        let identity = edge.auth.identify_by(token, Some(tenant), now).ok()?;
+        let Identity::Principal { tenant: of, name, guest, good, .. } = identity else { return None };
         if of != tenant {
             return None;
         }
-        let guest_source: Option<Source> = guest.then_some(self.client);
-        let caller = Caller { principal: edge.service.principal(tenant, &name), guest_source };
-        let request = renew_request(edge, version, body).ok()?;
-        Some(Renewal { caller, listing, lease_token, request })
+        let caller =
+            Caller { principal: edge.service.principal(tenant, &name), guest_source: guest.then_some(self.client) };
+        self.proven = Some(Proven::new(token, tenant, caller, good));
+        Some(caller)
     }
 
     fn write_answer(
