@@ -1,6 +1,7 @@
 //! The command line.
 
 mod browse;
+mod completions;
 mod config;
 mod demo;
 mod host;
@@ -12,7 +13,7 @@ mod serve;
 mod session;
 mod worker;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -47,6 +48,7 @@ enum Command {
     Worker(worker::Args),
     Load(load::Args),
     Config(config::Args),
+    Completions(completions::Args),
 }
 
 /// Runs the program.
@@ -61,6 +63,7 @@ pub fn run() -> ExitCode {
         Command::Worker(args) => worker::run(args),
         Command::Load(args) => load::run(args),
         Command::Config(args) => config::run(args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
     }
 }
 

@@ -9,6 +9,7 @@ mod clients;
 #[cfg(unix)]
 mod closed;
 mod commands;
+mod completions;
 mod datagrams;
 mod documents;
 mod drain;
