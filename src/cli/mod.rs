@@ -4,6 +4,7 @@ mod browse;
 mod completions;
 mod config;
 mod demo;
+mod doctor;
 mod host;
 mod join;
 mod load;
@@ -43,6 +44,7 @@ enum Command {
     Host(host::Args),
     Browse(browse::Args),
     Join(join::Args),
+    Doctor(doctor::Args),
     Demo(demo::Args),
     Session(session::Args),
     Worker(worker::Args),
@@ -58,6 +60,7 @@ pub fn run() -> ExitCode {
         Command::Host(args) => host::run(args),
         Command::Browse(args) => browse::run(args),
         Command::Join(args) => join::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Session(args) => session::run(args),
         Command::Worker(args) => worker::run(args),

@@ -11,6 +11,7 @@ mod closed;
 mod commands;
 mod completions;
 mod datagrams;
+mod doctor;
 mod documents;
 mod drain;
 #[cfg(target_os = "linux")]
