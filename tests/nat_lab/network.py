@@ -148,6 +148,9 @@ class Site:
             self.router, name[:15], [f"{self.public}/24"] if v4 else [], [f"{public6}/64"] if v6 else []
         )
         settings = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"]
+        # Where bridges filter too, what is turned around to its own network would never be seen by the router.
+        if os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables"):
+            settings.append("net.bridge.bridge-nf-call-iptables=0")
         if timeout_s:
             of = "net.netfilter.nf_conntrack_udp_timeout"
             settings += [f"{of}={timeout_s}", f"{of}_stream={timeout_s}"]
@@ -169,13 +172,15 @@ class Site:
             ip("addr", "add", address, "dev", bridge, "nodad", namespace=self.router)
 
     def load_rules(self):
+        # All of it needs no dice, and these have no hundred sides.
+        chance = f"numgen random mod 100 < {self.loss}" if self.loss < 100 else ""
         mapped = "dnat ip to udp dport map @owners"
         rules = RULES.format(
             inwards=f'iifname "wan" meta l4proto udp {mapped}' if self.kind == "eif" else "",
             outwards=SOURCE_NAT[self.kind].format(seed=self.seed),
             hairpin_destination=f'iifname != "wan" ip daddr {self.public} meta l4proto udp {mapped}' if self.hairpin else "",
             hairpin_source=f'oifname != "wan" ct status & dnat == dnat snat to {self.public}' if self.hairpin else "",
-            loss=f"{self.loss_of} numgen random mod 100 < {self.loss} drop" if self.loss else "",
+            loss=f"{self.loss_of} {chance} drop" if self.loss else "",
         )
         run_inside(self.router, "nft", "-f", "-", text=rules)
 
