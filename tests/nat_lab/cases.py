@@ -174,12 +174,12 @@ class Cases:
         udp = ["udp ipv4", "udp ipv6"]
         blocked = self.site("d-blocked", loss=100, loss_of="meta l4proto udp").machine()
         self.diagnose("UDP is dropped", "blocked, no_route, 5", blocked, udp)
-        both = self.site("d-both", "symmetric", v6=True).machine()
+        both = self.lab.settle(self.site("d-both", "symmetric", v6=True).machine())
         self.diagnose("symmetric, IPv6 beside it", "by_port, no_nat, 0", both, ["mapping ipv4", "mapping ipv6"])
-        only6 = self.site("d-only6", v4=False, v6=True).machine()
+        only6 = self.lab.settle(self.site("d-only6", v4=False, v6=True).machine())
         self.add("IPv6 only", "no_route, open, 0", self.lab.doctor(only6, v6=True).about(udp))
-        lossy = self.site("d-lossy", "symmetric", loss=20, loss_of="meta l4proto udp").machine()
-        self.diagnose("symmetric, 20 % loss each way", "by_port, 7", lossy, ["mapping ipv4"])
+        lossy = self.site("d-lossy", "symmetric", loss=10, loss_of="meta l4proto udp").machine()
+        self.diagnose("symmetric, 10 % loss each way", "by_port, 7", lossy, ["mapping ipv4"])
         silence, pause = ["silence ipv4"], ["--keepalive", str(PAUSE_S)]
         self.diagnose(f"{PAUSE_S} s of silence", "let_in, 0", self.site("d-long").machine(), silence, *pause)
         short = self.site("d-short", timeout_s=TIMEOUT_S).machine()

@@ -93,9 +93,13 @@ class Network:
         self.namespaces = []
         self.sites = 0
 
-    def namespace(self, name):
+    def namespace(self, name, v6=True):
         ip("netns", "add", PREFIX + name)
         self.namespaces.append(name)
+        if not v6:
+            # The kernel's table of IPv6 neighbours is one for all namespaces, and full with fifty sites.
+            disabled = (f"net.ipv6.conf.{which}.disable_ipv6=1" for which in ("all", "default"))
+            run_inside(name, "sysctl", "-qw", *disabled)
         ip("link", "set", "lo", "up", namespace=name)
         return name
 
@@ -140,14 +144,14 @@ class Site:
         self.network, self.name, self.kind, self.v4, self.v6 = network, name, kind, v4, v6
         self.loss, self.loss_of, self.hairpin, self.seed = loss, loss_of, hairpin, 1
         self.number = network.sites = network.sites + 1
-        self.router = network.namespace(name)
+        self.router = network.namespace(name, v6)
         self.public = f"{PUBLIC}.{20 + self.number}"
         self.machines = 0
         public6 = f"{PUBLIC6}:{0x100 + self.number:x}"
         network.attach(
             self.router, name[:15], [f"{self.public}/24"] if v4 else [], [f"{public6}/64"] if v6 else []
         )
-        settings = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"]
+        settings = ["net.ipv4.ip_forward=1", f"net.ipv6.conf.all.forwarding={1 if v6 else 0}"]
         # Where bridges filter too, what is turned around to its own network would never be seen by the router.
         if os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables"):
             settings.append("net.bridge.bridge-nf-call-iptables=0")
@@ -188,7 +192,7 @@ class Site:
         """A machine behind the router; gives its namespace."""
         self.machines += 1
         number = 1 + self.machines
-        name = self.network.namespace(f"{self.name}-{self.machines}")
+        name = self.network.namespace(f"{self.name}-{self.machines}", self.v6)
         port, bridge = f"m{number}", f"lan{segment}"
         link = ["link", "add", "eth0", "netns", PREFIX + name, "type", "veth", "peer", "name", port]
         ip(*link, "netns", PREFIX + self.router)

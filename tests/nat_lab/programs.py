@@ -16,6 +16,19 @@ HTTP_PORT = 8080
 READY_S = 40
 # The longest join: 12 s for each of three calls, 30 s for an introduction, the punch, a detour. Then it hangs.
 JOIN_S = 120
+# From a new machine's first IPv6 packet to one that arrives: each router on the way first makes sure of its addresses.
+SETTLE_S = 15
+# Connects to an address and port until that works, for so many seconds.
+SETTLE = """
+import socket, sys, time
+until = time.monotonic() + float(sys.argv[3])
+while time.monotonic() < until:
+    try:
+        sys.exit(socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=1).close())
+    except OSError:
+        time.sleep(0.1)
+sys.exit(1)
+"""
 # A doctor takes ten seconds at most, and a silence.
 DOCTOR_S = 30
 
@@ -138,6 +151,12 @@ class Lab:
         join.wait_for(lambda line: False, JOIN_S)
         join.end()
         return Outcome(join.seen, join.process.returncode, time.monotonic() - begun)
+
+    def settle(self, namespace):
+        """Waits until a machine with IPv6 reaches the server over it; gives the machine."""
+        words = ["python3", "-c", SETTLE, SERVER6, str(HTTP_PORT), str(SETTLE_S)]
+        subprocess.run(inside(namespace, *words), check=True, stdin=subprocess.DEVNULL)
+        return namespace
 
     def doctor(self, namespace, *arguments, v6=False):
         """What `doctor` finds there."""
