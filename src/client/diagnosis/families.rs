@@ -22,11 +22,19 @@ pub(super) enum Way {
 }
 
 /// What one socket looks like from the addresses that told.
-struct View<'a> {
+struct View {
+    seen: Vec<Seen>,
+    hairpin: Option<bool>,
+}
+
+/// One answer that told.
+#[derive(Clone, Copy)]
+struct Seen {
+    server: SocketAddr,
+    /// The socket's own address on the way there.
     local: SocketAddr,
-    /// Who was asked, and what it saw.
-    seen: Vec<(SocketAddr, SocketAddr)>,
-    asked: &'a Asked,
+    /// What the server saw.
+    mapped: SocketAddr,
 }
 
 /// How the mapping depends on who is asked.
@@ -79,8 +87,7 @@ fn judge_asked(family: Family, asked: &Asked) -> (Vec<Check>, Way) {
     if !is_open {
         return (checks, Way::Blocked);
     }
-    let seen: Vec<_> = asked.answers.iter().filter_map(|answer| Some((answer.server, mapped(answer)?))).collect();
-    let view = View { local: asked.local, seen, asked };
+    let view = View { seen: asked.answers.iter().filter_map(Seen::of).collect(), hairpin: asked.hairpin };
     let mapping = view.mapping();
     checks.extend([nat(family, &view), mapping_check(family, &view, mapping), filtering(family, mapping)]);
     checks.push(hairpin(family, &view, mapping));
@@ -95,10 +102,6 @@ fn judge_asked(family: Family, asked: &Asked) -> (Vec<Check>, Way) {
 fn check(family: Family, topic: Topic, grade: Grade, finding: &'static str, expected: &str, seen: String) -> Check {
     let expected = expected.to_owned();
     Check { topic, family: Some(family), grade, finding, expected, seen, advice: None }
-}
-
-fn mapped(answer: &AnswerSeen) -> Option<SocketAddr> {
-    if let Reply::Mapped { mapped, .. } = answer.reply { Some(mapped) } else { None }
 }
 
 fn udp(family: Family, asked: &Asked) -> (Check, bool) {
@@ -140,64 +143,73 @@ fn udp(family: Family, asked: &Asked) -> (Check, bool) {
     (Check { advice: Some(advice.to_owned()), ..check(Grade::Note, "partly_open", seen) }, true)
 }
 
-impl View<'_> {
+impl Seen {
+    fn of(answer: &AnswerSeen) -> Option<Self> {
+        let Reply::Mapped { mapped, .. } = answer.reply else { return None };
+        Some(Self { server: answer.server, local: answer.local, mapped })
+    }
+
+    fn is_unchanged(self) -> bool {
+        self.mapped == self.local
+    }
+}
+
+impl View {
     /// `None` when nobody told what it saw.
     fn mapping(&self) -> Option<Mapping> {
-        let (_, first) = self.seen.first()?;
-        if self.seen.iter().all(|(_, mapped)| *mapped == self.local) {
+        self.seen.first()?;
+        if self.seen.iter().all(|seen| seen.is_unchanged()) {
             return Some(Mapping::NoNat);
         }
-        let pairs = || self.seen.iter().enumerate().flat_map(|(n, a)| self.seen[n + 1..].iter().map(move |b| (a, b)));
-        let same_host = |a: &(SocketAddr, SocketAddr), b: &(SocketAddr, SocketAddr)| a.0.ip() == b.0.ip();
-        let has_ports = pairs().any(|(a, b)| same_host(a, b));
-        let has_addresses = pairs().any(|(a, b)| !same_host(a, b));
-        let is_one = self.seen.iter().all(|(_, mapped)| mapped == first);
-        Some(if is_one && has_addresses {
-            Mapping::Endpoint
-        } else if is_one && has_ports {
-            Mapping::Ports
-        } else if is_one {
-            Mapping::One
-        } else if pairs().any(|(a, b)| same_host(a, b) && a.1 != b.1) {
-            Mapping::ByPort
-        } else if has_ports {
-            Mapping::ByAddress
-        } else {
-            Mapping::ByEither
+        // Only what left by one address of this machine can be compared: another one is another way.
+        let pairs = || {
+            let all = self.seen.iter().enumerate();
+            let each = all.flat_map(|(n, a)| self.seen[n + 1..].iter().map(move |b| (a, b)));
+            each.filter(|(a, b)| a.local == b.local)
+        };
+        let same_host = |(a, b): (&Seen, &Seen)| a.server.ip() == b.server.ip();
+        let differs = |(a, b): (&Seen, &Seen)| a.mapped != b.mapped;
+        let has_ports = pairs().any(same_host);
+        Some(match (pairs().any(differs), has_ports, pairs().any(|pair| !same_host(pair))) {
+            (false, _, true) => Mapping::Endpoint,
+            (false, true, false) => Mapping::Ports,
+            (false, false, false) => Mapping::One,
+            (true, _, _) if pairs().any(|pair| same_host(pair) && differs(pair)) => Mapping::ByPort,
+            (true, true, _) => Mapping::ByAddress,
+            (true, false, _) => Mapping::ByEither,
         })
     }
 
     /// What each of them saw, in words.
     fn list(&self) -> String {
-        let each: Vec<_> = self.seen.iter().map(|(server, mapped)| format!("{server} sees {mapped}")).collect();
+        let each: Vec<_> = self.seen.iter().map(|seen| format!("{} sees {}", seen.server, seen.mapped)).collect();
         each.join(", ")
     }
 }
 
-fn nat(family: Family, view: &View<'_>) -> Check {
+fn nat(family: Family, view: &View) -> Check {
     let check =
         |grade, finding, seen| check(family, Topic::Nat, grade, finding, "none, or one that can be punched", seen);
-    let Some((_, mapped)) = view.seen.first() else {
+    // The first that is changed tells the most.
+    let Some(Seen { local, mapped, .. }) = view.seen.iter().find(|seen| !seen.is_unchanged()).or(view.seen.first())
+    else {
         return check(Grade::Unknown, "unknown", "nobody told how it sees this side".to_owned());
     };
-    let local = view.local;
-    if *mapped == local {
+    let keeps_port = view.seen.iter().all(|seen| seen.mapped.port() == seen.local.port());
+    if mapped == local {
         check(Grade::Good, "none", format!("none: the server sees {local}, this machine's own address"))
     } else if mapped.ip() == local.ip() {
         let seen = format!("the server sees {mapped} for {local}: this machine's own address, another port");
         check(Grade::Note, "port_changed", seen)
-    } else if view.seen.iter().all(|(_, mapped)| mapped.port() == local.port()) {
+    } else if keeps_port {
         check(Grade::Good, "port_kept", format!("the server sees {mapped} for {local}: a NAT, which keeps the port"))
     } else {
-        check(
-            Grade::Good,
-            "port_changed",
-            format!("the server sees {mapped} for {local}: a NAT, which changes the port"),
-        )
+        let seen = format!("the server sees {mapped} for {local}: a NAT, which changes the port");
+        check(Grade::Good, "port_changed", seen)
     }
 }
 
-fn mapping_check(family: Family, view: &View<'_>, mapping: Option<Mapping>) -> Check {
+fn mapping_check(family: Family, view: &View, mapping: Option<Mapping>) -> Check {
     let expected = "one address outside, whoever is asked";
     let (grade, finding, seen) = match mapping {
         None => (Grade::Unknown, "unknown", "nobody told how it sees this side".to_owned()),
@@ -239,10 +251,10 @@ fn filtering(family: Family, mapping: Option<Mapping>) -> Check {
     check(family, Topic::Filtering, Grade::Unknown, "unknown", expected, seen.to_owned())
 }
 
-fn hairpin(family: Family, view: &View<'_>, mapping: Option<Mapping>) -> Check {
+fn hairpin(family: Family, view: &View, mapping: Option<Mapping>) -> Check {
     let expected = "two behind one NAT reach each other";
     let check = |grade, finding, seen: &str| check(family, Topic::Hairpin, grade, finding, expected, seen.to_owned());
-    match (mapping, view.asked.hairpin) {
+    match (mapping, view.hairpin) {
         (Some(Mapping::NoNat), _) => check(Grade::Good, "not_needed", "no NAT, nothing to turn around"),
         (_, Some(true)) => check(Grade::Good, "works", "two sockets of this machine did"),
         (_, Some(false)) => {

@@ -128,8 +128,6 @@ pub enum FamilySeen {
 /// What came back to one socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The socket's own address.
-    pub local: SocketAddr,
     /// Each address that was asked.
     pub answers: Vec<AnswerSeen>,
     /// Whether a second socket and this one reached each other by their addresses as the server sees them; `None` where that
@@ -142,6 +140,8 @@ pub struct Asked {
 pub struct AnswerSeen {
     /// The address.
     pub server: SocketAddr,
+    /// The socket's own one on the way there: a machine with several has one for each network that it is in.
+    pub local: SocketAddr,
     /// What came.
     pub reply: Reply,
     /// What the network said instead of an answer.

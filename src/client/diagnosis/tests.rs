@@ -19,20 +19,20 @@ fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-fn answer(server: &str, reply: Reply, report: Option<Report>) -> AnswerSeen {
-    AnswerSeen { server: address(server), reply, report }
+fn answer(server: &str, local: &str, reply: Reply, report: Option<Report>) -> AnswerSeen {
+    AnswerSeen { server: address(server), local: address(local), reply, report }
 }
 
 /// A family in which each of these addresses saw that one.
 fn sees(local: &str, seen: &[(&str, &str)]) -> FamilySeen {
     let mapped = |text: &str| Reply::Mapped { mapped: address(text), round_trip_us: 23_000 };
-    let answers = seen.iter().map(|(server, outside)| answer(server, mapped(outside), None)).collect();
-    FamilySeen::Asked(Asked { local: address(local), answers, hairpin: None })
+    let answers = seen.iter().map(|(server, outside)| answer(server, local, mapped(outside), None)).collect();
+    FamilySeen::Asked(Asked { answers, hairpin: None })
 }
 
 fn silent(servers: &[&str], report: Option<Report>) -> FamilySeen {
-    let answers = servers.iter().map(|server| answer(server, Reply::Silent, report.clone())).collect();
-    FamilySeen::Asked(Asked { local: address(LOCAL), answers, hairpin: None })
+    let answers = servers.iter().map(|server| answer(server, LOCAL, Reply::Silent, report.clone())).collect();
+    FamilySeen::Asked(Asked { answers, hairpin: None })
 }
 
 fn answering(takes_new: TakesNew) -> ServerSeen {
@@ -109,6 +109,25 @@ fn mappings_are_told_apart_as_far_as_the_asked_addresses_allow() {
 }
 
 #[test]
+fn a_machine_in_two_networks_is_not_taken_for_one_behind_a_nat() {
+    let tell = |near: &str, far: &[(&str, &str)]| {
+        let FamilySeen::Asked(mut asked) = sees(LOCAL, far) else { unreachable!() };
+        let other = "192.168.7.2:50000";
+        let mapped = Reply::Mapped { mapped: address(near), round_trip_us: 900 };
+        asked.answers.push(answer("192.168.7.1:3478", other, mapped, None));
+        let diagnosis = judge(&observations(FamilySeen::Asked(asked), FamilySeen::NotOffered));
+        let finding = |topic| found(&diagnosis, topic, Some(Family::V4)).finding;
+        (finding(Topic::Nat), finding(Topic::Mapping), diagnosis.outlook)
+    };
+    let near = "192.168.7.2:50000";
+    assert_eq!(tell(near, &[(A1, LOCAL)]), ("none", "no_nat", Outlook::Direct));
+    let (x, y) = ("198.51.100.7:61001", "198.51.100.7:61002");
+    assert_eq!(tell(near, &[(A1, x)]), ("port_changed", "one_address", Outlook::Direct));
+    assert_eq!(tell(near, &[(A1, x), (B1, x)]), ("port_changed", "endpoint_independent", Outlook::Direct));
+    assert_eq!(tell(near, &[(A1, x), (A2, y)]), ("port_changed", "by_port", Outlook::Relay));
+}
+
+#[test]
 fn the_better_family_decides_and_the_other_is_named() {
     let fine = || sees(LOCAL6, &[(A6, LOCAL6)]);
     let symmetric = || sees(LOCAL, &[(A1, "198.51.100.7:61001"), (A2, "198.51.100.7:61002")]);
@@ -149,7 +168,7 @@ fn udp_that_does_not_get_through_says_where_it_ends() {
     let lost = udp(silent(&[A1], Some(Report::Undeliverable("Operation not permitted".into()))));
     assert!(lost.seen.contains("Operation not permitted") && lost.advice.unwrap().contains("firewalls"));
     let FamilySeen::Asked(mut asked) = sees(LOCAL, &[(A1, LOCAL)]) else { unreachable!() };
-    asked.answers.push(answer(A2, Reply::Silent, None));
+    asked.answers.push(answer(A2, LOCAL, Reply::Silent, None));
     let partly = udp(FamilySeen::Asked(asked));
     assert_eq!((partly.finding, partly.grade), ("partly_open", Grade::Note));
     assert!(partly.seen.contains("1 of 2") && partly.seen.contains(A2), "{partly:?}");
@@ -159,8 +178,8 @@ fn udp_that_does_not_get_through_says_where_it_ends() {
 
 #[test]
 fn a_challenge_alone_shows_that_udp_is_open_and_no_more() {
-    let answers = vec![answer(A2, Reply::Challenged { round_trip_us: 900 }, None)];
-    let asked = Asked { local: address(LOCAL), answers, hairpin: None };
+    let answers = vec![answer(A2, LOCAL, Reply::Challenged { round_trip_us: 900 }, None)];
+    let asked = Asked { answers, hairpin: None };
     let diagnosis = judge(&observations(FamilySeen::Asked(asked), FamilySeen::NotOffered));
     let finding = |topic| found(&diagnosis, topic, Some(Family::V4)).finding;
     assert_eq!([Topic::Udp, Topic::Nat, Topic::Mapping].map(finding), ["open", "unknown", "unknown"]);

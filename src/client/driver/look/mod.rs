@@ -17,8 +17,10 @@ use crate::domain::{Family, ListingId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// For the server's first answer, and again for a token and a listing.
-const HTTP_PATIENCE: Duration = Duration::from_millis(2_500);
+/// For the server's first answer: a connection whose first two packets were lost still comes up.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(4);
+/// For what is asked then: a token and a listing, or an attempt.
+const HTTP_PATIENCE: Duration = Duration::from_secs(3);
 /// For the names of its UDP addresses.
 const RESOLVE_PATIENCE: Duration = Duration::from_secs(1);
 /// For taking a listing down again; one that stays ends by itself with its presence.
@@ -94,7 +96,7 @@ impl Look {
 
     async fn server(&self) -> (ServerSeen, Option<ClockSeen>) {
         let (begun, before) = (self.clock.mono(), self.clock.wall());
-        let health = match in_time(&self.directory, self.directory.health()).await {
+        let health = match in_time(&self.directory, CONNECT_PATIENCE, self.directory.health()).await {
             Ok(health) => health,
             Err(error) => return (ServerSeen::Failed(Failure::from(&error)), None),
         };
@@ -127,7 +129,7 @@ impl Look {
             details: ListingDetails { name: "rendezvous doctor".to_owned(), ..ListingDetails::default() },
             ..Registration::default()
         };
-        let listed = in_time(&self.directory, async {
+        let listed = in_time(&self.directory, HTTP_PATIENCE, async {
             let directory = directory.or_guest().await?;
             let registered = directory.register(&registration, &key).await?;
             Ok((directory, registered))
@@ -186,9 +188,13 @@ impl Look {
 }
 
 /// A call, for which a player does not wait as long as a game may.
-async fn in_time<T>(directory: &Directory, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(HTTP_PATIENCE, call).await {
+async fn in_time<T>(
+    directory: &Directory,
+    after: Duration,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(after, call).await {
         Ok(answer) => answer,
-        Err(_) => Err(Error::Timeout { server: directory.authority().to_owned(), after: HTTP_PATIENCE }),
+        Err(_) => Err(Error::Timeout { server: directory.authority().to_owned(), after }),
     }
 }

@@ -30,11 +30,22 @@ pub(super) async fn family(
     clock: &SystemClock,
 ) -> io::Result<FamilySeen> {
     let socket = open(family).await?;
-    let Some(first) = servers.first() else { return Ok(FamilySeen::NotOffered) };
-    let local = match towards(family, *first, &socket).await {
-        Ok(local) => local,
-        Err(error) => return Ok(FamilySeen::NoRoute { cause: error.to_string() }),
-    };
+    let servers = &servers[..servers.len().min(SURVEY_TARGETS_MAX)];
+    if servers.is_empty() {
+        return Ok(FamilySeen::NotOffered);
+    }
+    let (mut locals, mut no_way) = (BTreeMap::new(), None);
+    for server in servers {
+        match towards(family, *server, &socket).await {
+            Ok(local) => drop(locals.insert(*server, local)),
+            Err(error) => no_way = Some(error.to_string()),
+        }
+    }
+    if let (true, Some(cause)) = (locals.is_empty(), no_way) {
+        return Ok(FamilySeen::NoRoute { cause });
+    }
+    let nowhere = socket.local_addr()?;
+    let local = |server: &SocketAddr| locals.get(server).copied().unwrap_or(nowhere);
     let second = open(family).await?;
     let (now, presence) = (clock.mono(), presence.map(|(username, password)| (username.to_owned(), password)));
     let mut survey = Survey::new(servers, presence, entropy.fork(), now, now.plus_ms(SURVEY_MS));
@@ -43,17 +54,21 @@ pub(super) async fn family(
     let replies: Vec<(SocketAddr, Reply)> = survey.replies().collect();
     let silent = replies.iter().filter(|(_, reply)| *reply == Reply::Silent).map(|(server, _)| *server);
     let hairpin = async {
-        let (ours, theirs) = (mapped(replies.iter().copied())?, mapped(beside.replies())?);
+        let ((server, ours), (_, theirs)) = (mapped(replies.iter().copied())?, mapped(beside.replies())?);
         // Where nothing is mapped there is nothing to turn around.
-        if ours == local { None } else { Some(hairpin::works((&socket, ours), (&second, theirs), &mut entropy).await) }
+        if ours == local(&server) {
+            None
+        } else {
+            Some(hairpin::works((&socket, ours), (&second, theirs), &mut entropy).await)
+        }
     };
     let (mut reports, hairpin) = tokio::join!(reports(silent.collect()), hairpin);
     reports.extend(unsent);
     let answers = replies
         .into_iter()
-        .map(|(server, reply)| AnswerSeen { server, reply, report: reports.remove(&server) })
+        .map(|(server, reply)| AnswerSeen { server, local: local(&server), reply, report: reports.remove(&server) })
         .collect();
-    Ok(FamilySeen::Asked(Asked { local, answers, hairpin }))
+    Ok(FamilySeen::Asked(Asked { answers, hairpin }))
 }
 
 /// A socket on a port of the system's choice.
@@ -75,8 +90,11 @@ async fn towards(family: Family, server: SocketAddr, socket: &UdpSocket) -> io::
     Ok(SocketAddr::new(probe.local_addr()?.ip(), socket.local_addr()?.port()))
 }
 
-fn mapped(mut replies: impl Iterator<Item = (SocketAddr, Reply)>) -> Option<SocketAddr> {
-    replies.find_map(|(_, reply)| if let Reply::Mapped { mapped, .. } = reply { Some(mapped) } else { None })
+/// The first that saw this side, and where.
+fn mapped(mut replies: impl Iterator<Item = (SocketAddr, Reply)>) -> Option<(SocketAddr, SocketAddr)> {
+    replies.find_map(
+        |(server, reply)| if let Reply::Mapped { mapped, .. } = reply { Some((server, mapped)) } else { None },
+    )
 }
 
 /// Runs a survey to its end. Gives what the system said where it did not even send.
@@ -106,7 +124,7 @@ async fn drive(survey: &mut Survey, socket: &UdpSocket, clock: &SystemClock) -> 
 /// What the network says of addresses that stay silent: only a connected socket hears of a closed port.
 async fn reports(silent: Vec<SocketAddr>) -> BTreeMap<SocketAddr, Report> {
     let mut asked = tokio::task::JoinSet::new();
-    for server in silent.into_iter().take(SURVEY_TARGETS_MAX) {
+    for server in silent {
         asked.spawn(async move {
             let report = tokio::time::timeout(REPORT_PATIENCE, report(server)).await;
             report.ok().flatten().map(|report| (server, report))

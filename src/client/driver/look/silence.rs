@@ -62,7 +62,7 @@ async fn try_it(
     progress("somebody wants to join; the server says so, if it gets through");
     let key = idempotency_key()?;
     let guest = look.directory.clone().without_token();
-    in_time(&look.directory, async {
+    in_time(&look.directory, HTTP_PATIENCE, async {
         guest.or_guest().await?.attempt(registered.listing_id, &JoinRequest::default(), &key).await
     })
     .await?;
