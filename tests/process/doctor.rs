@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::net::{TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Everything is bounded; this is what the documents promise, and a busy machine's share.
-const LONGEST: Duration = Duration::from_secs(15);
+/// Everything is bounded by some ten seconds, and no test here meets all of its bounds.
+const LONGEST: Duration = Duration::from_secs(11);
 
 /// What a run found: checks by name and family, and what they come to.
 struct Found {
@@ -64,7 +64,9 @@ fn a_good_network_is_good_and_nothing_stays_behind() {
     let udp = found.check("udp", "ipv4");
     assert_eq!(udp["finding"], "open");
     assert!(text(&udp["seen"]).starts_with("2 of 2 answer"), "{udp}");
-    // The challenging listener tells its view only under a credential.
+    // The challenging one only under a credential.
+    let mapping = found.check("mapping", "ipv4");
+    assert!(text(&mapping["seen"]).ends_with("2 addresses and ports told"), "{mapping}");
     let names = ["nat", "mapping", "filtering", "hairpin"];
     assert_eq!(names.map(|name| found.finding(name, "ipv4")), ["none", "no_nat", "unknown", "not_needed"]);
     assert_eq!(found.finding("udp", "ipv6"), "not_offered");

@@ -213,10 +213,8 @@ fn mapping_check(family: Family, view: &View, mapping: Option<Mapping>) -> Check
     let expected = "one address outside, whoever is asked";
     let (grade, finding, seen) = match mapping {
         None => (Grade::Unknown, "unknown", "nobody told how it sees this side".to_owned()),
-        Some(Mapping::NoNat) => (Grade::Good, "no_nat", "nothing is mapped".to_owned()),
-        Some(Mapping::Endpoint) => {
-            (Grade::Good, "endpoint_independent", format!("the same for {} addresses and ports", view.seen.len()))
-        }
+        Some(Mapping::NoNat) => (Grade::Good, "no_nat", format!("nothing is mapped: {}", counted(view))),
+        Some(Mapping::Endpoint) => (Grade::Good, "endpoint_independent", format!("the same: {}", counted(view))),
         Some(Mapping::Ports) => {
             let seen = format!(
                 "the same for {} ports of one address; whether another address sees another one, this server can't tell",
@@ -239,6 +237,14 @@ fn mapping_check(family: Family, view: &View, mapping: Option<Mapping>) -> Check
             .to_owned()
     });
     Check { advice, ..check(family, Topic::Mapping, grade, finding, expected, seen) }
+}
+
+/// How many told.
+fn counted(view: &View) -> String {
+    match view.seen.len() {
+        1 => "1 address told".to_owned(),
+        told => format!("{told} addresses and ports told"),
+    }
 }
 
 fn filtering(family: Family, mapping: Option<Mapping>) -> Check {
