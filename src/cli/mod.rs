@@ -1,8 +1,10 @@
 //! The command line.
 
 mod browse;
+mod completions;
 mod config;
 mod demo;
+mod doctor;
 mod host;
 mod join;
 mod load;
@@ -12,7 +14,7 @@ mod serve;
 mod session;
 mod worker;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -42,11 +44,13 @@ enum Command {
     Host(host::Args),
     Browse(browse::Args),
     Join(join::Args),
+    Doctor(doctor::Args),
     Demo(demo::Args),
     Session(session::Args),
     Worker(worker::Args),
     Load(load::Args),
     Config(config::Args),
+    Completions(completions::Args),
 }
 
 /// Runs the program.
@@ -56,11 +60,13 @@ pub fn run() -> ExitCode {
         Command::Host(args) => host::run(args),
         Command::Browse(args) => browse::run(args),
         Command::Join(args) => join::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Session(args) => session::run(args),
         Command::Worker(args) => worker::run(args),
         Command::Load(args) => load::run(args),
         Command::Config(args) => config::run(args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Exit codes of `host`, `browse`, `join`, `session` and `worker`; 2 is clap's for a wrong command line.
+/// Exit codes of `host`, `browse`, `join`, `doctor`, `session` and `worker`; 2 is clap's for a wrong command line.
 pub(crate) mod exit {
     /// It worked.
     pub(crate) const OK: u8 = 0;
@@ -187,7 +187,12 @@ pub(crate) fn duration(us: u64) -> String {
 /// Runs a client command: one thread is enough for it.
 pub(crate) fn block_on(work: impl Future<Output = ExitCode>) -> ExitCode {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(work),
+        Ok(runtime) => {
+            let code = runtime.block_on(work);
+            // The system may still look for a name that nobody waits for any more.
+            runtime.shutdown_background();
+            code
+        }
         Err(error) => {
             complain(&format!("error: no runtime: {error}"));
             ExitCode::from(exit::LOCAL)

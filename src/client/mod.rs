@@ -60,11 +60,15 @@
 //! [`http::Directory::send_command`]. A host of that plane is a [`Worker`]: it registers, holds the sessions' leases, and
 //! hands out commands in their order, each begun before it is handed out.
 //!
+//! Where players don't meet, [`Look`] gathers what their network does and [`diagnosis::judge`] says what that means, as
+//! `rendezvous doctor` does.
+//!
 //! Bounds: attempts answered by a host at one time ([`core::ATTEMPTS_MAX`]), addresses tried for one peer
 //! ([`core::CANDIDATES_MAX`]), answers of the server (1 MiB). Errors are typed ([`Error`]), a refusal carries the server's
 //! stable [`Code`], and each says what can be done ([`Error::advice`], [`JoinFailure::advice`]).
 
 pub mod core;
+pub mod diagnosis;
 mod driver;
 mod error;
 pub mod http;
@@ -72,8 +76,8 @@ pub mod link;
 mod relay;
 
 pub use driver::{
-    Assignment, Host, HostNews, HostOptions, Join, JoinFailure, JoinNews, PlayerNews, Port, Step, Worker, WorkerNews,
-    WorkerOptions, idempotency_key,
+    Assignment, Host, HostNews, HostOptions, Join, JoinFailure, JoinNews, Look, LookOptions, PlayerNews, Port, Step,
+    Worker, WorkerNews, WorkerOptions, idempotency_key,
 };
 pub use error::{Code, Error, Problem};
 pub use relay::RelayFailure;

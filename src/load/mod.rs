@@ -14,4 +14,4 @@ pub(crate) mod generate;
 mod presence;
 #[cfg(target_os = "linux")]
 pub(crate) mod reference;
-mod table;
+pub(crate) mod table;

@@ -5,7 +5,7 @@ import json
 import os
 import time
 
-from network import INTERNET, PREFIX, Site, ip, inside
+from network import PREFIX, SERVER, Site, ip
 from programs import event
 
 KINDS = ["cone", "eim", "eif", "adm", "symmetric"]
@@ -22,6 +22,16 @@ def expected(host, joiner):
     if "eif" in (host, joiner) or not dependent & {host, joiner}:
         return "direct"
     return "relayed"
+
+
+# What `doctor` says of each kind: the NAT, its mapping, and its exit code.
+DIAGNOSES = {
+    "cone": "port_kept, endpoint_independent, 0",
+    "eim": "port_changed, endpoint_independent, 0",
+    "eif": "port_kept, endpoint_independent, 0",
+    "adm": "port_changed, by_address, 7",
+    "symmetric": "port_changed, by_port, 7",
+}
 
 
 class Row:
@@ -145,6 +155,40 @@ class Cases:
         listing = self.lab.host(host.machine())
         self.lab.relay.end()
         self.add("symmetric NATs, the relay is down", "no: punch", self.lab.join(player.machine(), listing))
+
+    def doctor(self):
+        """The diagnosis of each kind of NAT, of its absence, and of what else a network may do."""
+        for kind in KINDS:
+            machine = self.site(f"d-{kind}", kind).machine()
+            self.diagnose(f"{kind} NAT", DIAGNOSES[kind], machine, ["nat ipv4", "mapping ipv4"])
+        machine = self.site("d-one").machine()
+        one = ["--stun", f"stun:{SERVER}:3478"]
+        self.diagnose("eim NAT, one address asked", "one_address, 0", machine, ["mapping ipv4"], *one)
+        self.diagnose("no NAT", "none, no_nat, not_needed, 0", "srv", ["nat ipv4", "mapping ipv4", "hairpin ipv4"])
+        for hairpin, wanted in ((True, "works, 0"), (False, "does_not, 0")):
+            machine = self.site(f"d-hairpin-{hairpin}".lower(), "eif", hairpin=hairpin).machine()
+            self.diagnose(f"hairpin {'on' if hairpin else 'off'}", wanted, machine, ["hairpin ipv4"])
+        self.other_diagnoses()
+
+    def other_diagnoses(self):
+        udp = ["udp ipv4", "udp ipv6"]
+        blocked = self.site("d-blocked", loss=100, loss_of="meta l4proto udp").machine()
+        self.diagnose("UDP is dropped", "blocked, no_route, 5", blocked, udp)
+        both = self.lab.settle(self.site("d-both", "symmetric", v6=True).machine())
+        self.diagnose("symmetric, IPv6 beside it", "by_port, no_nat, 0", both, ["mapping ipv4", "mapping ipv6"])
+        only6 = self.lab.settle(self.site("d-only6", v4=False, v6=True).machine())
+        self.add("IPv6 only", "no_route, open, 0", self.lab.doctor(only6, v6=True).about(udp))
+        lossy = self.site("d-lossy", "symmetric", loss=10, loss_of="meta l4proto udp").machine()
+        self.diagnose("symmetric, 10 % loss each way", "by_port, 7", lossy, ["mapping ipv4"])
+        silence, pause = ["silence ipv4"], ["--keepalive", str(PAUSE_S)]
+        self.diagnose(f"{PAUSE_S} s of silence", "let_in, 0", self.site("d-long").machine(), silence, *pause)
+        short = self.site("d-short", timeout_s=TIMEOUT_S).machine()
+        self.diagnose(f"the same, mappings end after {TIMEOUT_S} s", "shut_out, 0", short, silence, *pause)
+        short = self.site("d-moved", "symmetric", timeout_s=TIMEOUT_S).machine()
+        self.diagnose("the same, symmetric", "moved, 7", short, silence, *pause)
+
+    def diagnose(self, name, wanted, machine, checks, *arguments):
+        self.add(name, wanted, self.lab.doctor(machine, *arguments).about(checks))
 
     def many(self, joins, loss, loss_of, kind):
         """Many joins through a line that loses. Some hosts take them in turn, for one answers 64 at a time."""

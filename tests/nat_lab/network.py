@@ -93,9 +93,13 @@ class Network:
         self.namespaces = []
         self.sites = 0
 
-    def namespace(self, name):
+    def namespace(self, name, v6=True):
         ip("netns", "add", PREFIX + name)
         self.namespaces.append(name)
+        if not v6:
+            # The kernel's table of IPv6 neighbours is one for all namespaces, and full with fifty sites.
+            disabled = (f"net.ipv6.conf.{which}.disable_ipv6=1" for which in ("all", "default"))
+            run_inside(name, "sysctl", "-qw", *disabled)
         ip("link", "set", "lo", "up", namespace=name)
         return name
 
@@ -140,14 +144,17 @@ class Site:
         self.network, self.name, self.kind, self.v4, self.v6 = network, name, kind, v4, v6
         self.loss, self.loss_of, self.hairpin, self.seed = loss, loss_of, hairpin, 1
         self.number = network.sites = network.sites + 1
-        self.router = network.namespace(name)
+        self.router = network.namespace(name, v6)
         self.public = f"{PUBLIC}.{20 + self.number}"
         self.machines = 0
         public6 = f"{PUBLIC6}:{0x100 + self.number:x}"
         network.attach(
             self.router, name[:15], [f"{self.public}/24"] if v4 else [], [f"{public6}/64"] if v6 else []
         )
-        settings = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"]
+        settings = ["net.ipv4.ip_forward=1", f"net.ipv6.conf.all.forwarding={1 if v6 else 0}"]
+        # Where bridges filter too, what is turned around to its own network would never be seen by the router.
+        if os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables"):
+            settings.append("net.bridge.bridge-nf-call-iptables=0")
         if timeout_s:
             of = "net.netfilter.nf_conntrack_udp_timeout"
             settings += [f"{of}={timeout_s}", f"{of}_stream={timeout_s}"]
@@ -169,13 +176,15 @@ class Site:
             ip("addr", "add", address, "dev", bridge, "nodad", namespace=self.router)
 
     def load_rules(self):
+        # All of it needs no dice, and these have no hundred sides.
+        chance = f"numgen random mod 100 < {self.loss}" if self.loss < 100 else ""
         mapped = "dnat ip to udp dport map @owners"
         rules = RULES.format(
             inwards=f'iifname "wan" meta l4proto udp {mapped}' if self.kind == "eif" else "",
             outwards=SOURCE_NAT[self.kind].format(seed=self.seed),
             hairpin_destination=f'iifname != "wan" ip daddr {self.public} meta l4proto udp {mapped}' if self.hairpin else "",
             hairpin_source=f'oifname != "wan" ct status & dnat == dnat snat to {self.public}' if self.hairpin else "",
-            loss=f"{self.loss_of} numgen random mod 100 < {self.loss} drop" if self.loss else "",
+            loss=f"{self.loss_of} {chance} drop" if self.loss else "",
         )
         run_inside(self.router, "nft", "-f", "-", text=rules)
 
@@ -183,7 +192,7 @@ class Site:
         """A machine behind the router; gives its namespace."""
         self.machines += 1
         number = 1 + self.machines
-        name = self.network.namespace(f"{self.name}-{self.machines}")
+        name = self.network.namespace(f"{self.name}-{self.machines}", self.v6)
         port, bridge = f"m{number}", f"lan{segment}"
         link = ["link", "add", "eth0", "netns", PREFIX + name, "type", "veth", "peer", "name", port]
         ip(*link, "netns", PREFIX + self.router)

@@ -16,11 +16,27 @@ HTTP_PORT = 8080
 READY_S = 40
 # The longest join: 12 s for each of three calls, 30 s for an introduction, the punch, a detour. Then it hangs.
 JOIN_S = 120
+# From a new machine's first IPv6 packet to one that arrives: each router on the way first makes sure of its addresses.
+SETTLE_S = 15
+# Connects to an address and port until that works, for so many seconds.
+SETTLE = """
+import socket, sys, time
+until = time.monotonic() + float(sys.argv[3])
+while time.monotonic() < until:
+    try:
+        sys.exit(socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=1).close())
+    except OSError:
+        time.sleep(0.1)
+sys.exit(1)
+"""
+# A doctor takes ten seconds at most, and a silence.
+DOCTOR_S = 30
 
 CONFIG = """
 [server]
 http = "[::]:{http}"
-udp = ["{v4}:3478", "[{v6}]:3478"]
+# The third is for who compares what two addresses see of it.
+udp = ["{v4}:3478", "[{v6}]:3478", "{relay}:3480"]
 udp_auth = ["{v4}:3479", "[{v6}]:3479"]
 
 [limits]
@@ -136,6 +152,21 @@ class Lab:
         join.end()
         return Outcome(join.seen, join.process.returncode, time.monotonic() - begun)
 
+    def settle(self, namespace):
+        """Waits until a machine with IPv6 reaches the server over it; gives the machine."""
+        words = ["python3", "-c", SETTLE, SERVER6, str(HTTP_PORT), str(SETTLE_S)]
+        subprocess.run(inside(namespace, *words), check=True, stdin=subprocess.DEVNULL)
+        return namespace
+
+    def doctor(self, namespace, *arguments, v6=False):
+        """What `doctor` finds there."""
+        begun = time.monotonic()
+        words = [self.binary, "doctor", *self.arguments(v6), *arguments]
+        doctor = self.start(namespace, words, f"doctor-{namespace}")
+        doctor.wait_for(lambda line: False, DOCTOR_S)
+        doctor.end()
+        return Diagnosis(doctor.seen, doctor.process.returncode, time.monotonic() - begun)
+
     def end(self):
         for program in reversed(self.programs):
             program.end()
@@ -154,6 +185,22 @@ class Outcome:
                 self.seen, self.why = f"no: {said['step']}", said["message"]
         if code == 0:
             self.seen = "private" if self.peer.startswith("10.") else way
+
+
+class Diagnosis:
+    """What a doctor found: by check and family, and in the words of the table with `wanted`."""
+
+    def __init__(self, lines, code, seconds):
+        said = [json.loads(line) for line in lines]
+        self.found = {(check["check"], check["family"]): check["finding"] for check in said if check["event"] == "check"}
+        self.outlook = next((last["outlook"] for last in said if last["event"] == "diagnosis"), "none")
+        self.code, self.seconds, self.peer, self.seen = code, seconds, "", ""
+
+    def about(self, wanted):
+        """Itself, with what it says of these checks and its exit code as what was seen."""
+        found = [self.found.get(tuple(name.split()), "none") for name in wanted]
+        self.seen = ", ".join([*found, str(self.code)])
+        return self
 
 
 def event(line):

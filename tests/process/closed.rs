@@ -39,6 +39,9 @@ fn a_command_whose_reader_has_gone_away_ends_as_it_would_have() {
         assert_eq!(command.status().expect("it runs").code(), Some(code));
     }
     let mut command = rendezvous();
+    command.args(["completions", "bash"]).stdin(Stdio::null()).stdout(gone()).stderr(gone());
+    assert_eq!(command.status().expect("it runs").code(), Some(0), "a script that nobody reads");
+    let mut command = rendezvous();
     command.args(["browse", "--server", "http://127.0.0.1:9", "--protocol", "arena/3"]).stdout(gone()).stderr(gone());
     assert_eq!(command.status().expect("it runs").code(), Some(3), "nobody listens there");
 }

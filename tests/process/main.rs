@@ -9,7 +9,9 @@ mod clients;
 #[cfg(unix)]
 mod closed;
 mod commands;
+mod completions;
 mod datagrams;
+mod doctor;
 mod documents;
 mod drain;
 #[cfg(target_os = "linux")]

@@ -8,7 +8,7 @@
 //! 4. `poll_timeout()`: call `handle_timeout` then, even if nothing arrives.
 //!
 //! [`HostCore`] keeps a listing's presence and answers attempts, [`Attempt`] is one side's try to meet the other
-//! (a joiner needs nothing else), [`Lease`] decides about HTTP calls. Time is [`MonoTime`], any monotonic clock will do;
+//! (a joiner needs nothing else), [`Lease`] decides about HTTP calls, [`Survey`] asks how a socket is seen from outside. Time is [`MonoTime`], any monotonic clock will do;
 //! randomness comes from the [`Entropy`] handed in. Datagrams that aren't STUN ([`is_stun`]) are the game's own.
 
 mod attempt;
@@ -19,6 +19,7 @@ mod host;
 mod lease;
 mod presence;
 mod punch;
+mod survey;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use host::{ATTEMPTS_MAX, HostCore, HostEvent, HostSetup};
 pub use lease::{Action, CallFailure, Lease};
 pub use presence::PresenceEvent;
 pub use punch::{CANDIDATES_MAX, Path};
+pub use survey::{Reply, SURVEY_TARGETS_MAX, Survey};
 
 use crate::domain::MonoTime;
 use crate::stun::{HEADER_BYTES, MAGIC_COOKIE};

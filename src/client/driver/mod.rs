@@ -6,12 +6,14 @@
 mod candidates;
 mod host;
 mod join;
+mod look;
 mod port;
 mod resolve;
 mod worker;
 
 pub use host::{Host, HostNews, HostOptions, PlayerNews};
 pub use join::{Join, JoinFailure, JoinNews, Step};
+pub use look::{Look, LookOptions};
 pub use port::Port;
 pub use worker::{Assignment, Worker, WorkerNews, WorkerOptions};
 

@@ -17,17 +17,28 @@ const RELAYS_MAX: usize = 3;
 /// An unspecified address (a server that listens everywhere and wasn't told its name) means the host that HTTP uses.
 pub(super) async fn servers(uris: &[String], authority: &str, families: Families) -> Result<Vec<SocketAddr>, Error> {
     let mut found: Vec<SocketAddr> = Vec::new();
+    for address in all(uris, authority).await.into_iter().filter(|address| families.reach(*address)) {
+        if found.iter().all(|known| known.is_ipv4() != address.is_ipv4()) {
+            found.push(address);
+        }
+    }
+    if found.is_empty() { Err(Error::NoUdp { offered: uris.to_vec() }) } else { Ok(found) }
+}
+
+/// All addresses of `uris`, each once, in the order given.
+pub(super) async fn all(uris: &[String], authority: &str) -> Vec<SocketAddr> {
+    let mut found: Vec<SocketAddr> = Vec::new();
     for (host, udp_port) in uris.iter().take(URIS_MAX).filter_map(|uri| split(uri)) {
         let unspecified = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
         let host = if unspecified { http_host(authority) } else { host };
         let Ok(addresses) = tokio::net::lookup_host((host, udp_port)).await else { continue };
-        for address in addresses.filter(|address| families.reach(*address)) {
-            if found.iter().all(|known| known.is_ipv4() != address.is_ipv4()) {
+        for address in addresses.map(fold) {
+            if !found.contains(&address) {
                 found.push(address);
             }
         }
     }
-    if found.is_empty() { Err(Error::NoUdp { offered: uris.to_vec() }) } else { Ok(found) }
+    found
 }
 
 /// The addresses of `turn:` URIs (RFC 7065) that `families` can reach over UDP, in the order given and at most

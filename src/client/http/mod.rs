@@ -4,6 +4,7 @@
 //! Plain HTTP only; put the server behind a TLS proxy on the same host, or use a client with TLS, where the way is not trusted.
 
 mod calls;
+mod health;
 mod host_types;
 mod hosts;
 mod problem;
@@ -16,6 +17,7 @@ mod types;
 mod tests;
 
 pub use calls::{BrowseQuery, Browsed};
+pub use health::ServerHealth;
 pub use host_types::*;
 pub use hosts::CommandHost;
 pub use session_types::*;
@@ -25,7 +27,7 @@ use super::error::Error;
 use crate::credentials::Secret;
 use hyper::header::HeaderName;
 use std::time::Duration;
-use transport::{Answer, Call, Transport, encode};
+use transport::{Answer, Call, INSTANCE, Transport, encode};
 
 const LEASE_TOKEN: HeaderName = HeaderName::from_static("lease-token");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

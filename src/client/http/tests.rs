@@ -104,6 +104,28 @@ fn registration() -> Registration {
 }
 
 #[tokio::test]
+async fn a_draining_server_is_an_answer_and_a_strange_one_is_none() {
+    let instance = "0123456789abcdef0123456789abcdef";
+    let date = ("date", "Sun, 01 Mar 2026 12:00:00 GMT");
+    let body = r#"{"status":"draining","reason":"nothing new","drain_deadline":"2026-03-01T12:00:30.000Z","also":1}"#;
+    let script = vec![
+        (503, vec![("rendezvous-instance", instance), date], body),
+        (503, vec![], body),
+        (404, vec![("rendezvous-instance", instance)], r#"{"code":"route_not_found"}"#),
+    ];
+    let stub = Stub::start(script).await;
+    let health = stub.directory().health().await.unwrap();
+    assert_eq!((health.status.as_str(), health.date_ms), ("draining", Some(1_772_366_400_000)));
+    assert_eq!(health.drain_deadline.as_deref(), Some("2026-03-01T12:00:30.000Z"));
+    assert_eq!(health.instance, InstanceId::parse(instance));
+    assert!(stub.asked()[0].line.starts_with("GET /readyz"), "of the server, not of a tenant");
+    let proxy = stub.directory().health().await;
+    assert!(matches!(proxy, Err(Error::Malformed { .. })), "{proxy:?}");
+    let older = stub.directory().health().await;
+    assert_eq!(older.unwrap_err().code(), Some(&Code::RouteNotFound));
+}
+
+#[tokio::test]
 async fn a_registration_carries_key_and_token_and_reads_a_newer_answer() {
     let instance = "0123456789abcdef0123456789abcdef";
     let stub = Stub::start(vec![(201, vec![("rendezvous-instance", instance)], REGISTERED)]).await;

@@ -24,7 +24,7 @@ const POOL_IDLE_MAX: usize = 4;
 /// A page of 100 rows of 2 KiB of details, with room for a newer server's fields.
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
 
-const INSTANCE: HeaderName = HeaderName::from_static("rendezvous-instance");
+pub(super) const INSTANCE: HeaderName = HeaderName::from_static("rendezvous-instance");
 
 /// One server, with a bearer token if there is one. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug)]
@@ -127,7 +127,19 @@ impl Transport {
 
     /// Asks below `root`, which begins with a slash.
     pub(super) async fn send(&self, root: &str, call: Call<'_>) -> Result<Answer, Error> {
-        let name = format!("{} {}{root}{}", call.method, self.prefix, call.path);
+        let name = self.name(root, &call);
+        let answer = self.send_any(root, call).await?;
+        let is_good = answer.status.is_success() || answer.status == StatusCode::NOT_MODIFIED;
+        if is_good { Ok(answer) } else { Err(problem::read(&name, &answer)) }
+    }
+
+    fn name(&self, root: &str, call: &Call<'_>) -> String {
+        format!("{} {}{root}{}", call.method, self.prefix, call.path)
+    }
+
+    /// The same where a refusal is an answer too.
+    pub(super) async fn send_any(&self, root: &str, call: Call<'_>) -> Result<Answer, Error> {
+        let name = self.name(root, &call);
         let malformed = |detail: String| Error::Malformed { request: name.clone(), detail };
         let uri = format!("http://{}{}{root}{}", self.authority, self.prefix, call.path);
         let mut request = Request::builder().method(call.method).uri(uri);
@@ -153,9 +165,7 @@ impl Transport {
             .map_err(|error| malformed(format!("the request can't be written: {error}")))?;
         let after = self.answer_timeout + call.wait;
         match tokio::time::timeout(after, self.exchange(request, call.answer_max)).await {
-            Ok(Ok(answer)) if answer.status.is_success() || answer.status == StatusCode::NOT_MODIFIED => Ok(answer),
-            Ok(Ok(answer)) => Err(problem::read(&name, &answer)),
-            Ok(Err(error)) => Err(error),
+            Ok(answer) => answer,
             Err(_) => Err(Error::Timeout { server: self.authority.clone(), after }),
         }
     }

@@ -4,6 +4,7 @@ mod bind;
 mod lease;
 mod presence;
 mod punch;
+mod survey;
 mod world;
 
 use super::exchange::Credential;
