@@ -78,9 +78,9 @@ impl Table {
     /// that is off by less than a hundredth.
     fn part(hash: u64) -> usize {
         const CURVE: u64 = 2_815;
-        let x = hash >> PART_SHIFT & ((1 << PART_BITS) - 1);
-        let scaled = x * ((1 << PART_BITS) + CURVE) - (x * x * CURVE >> PART_BITS);
-        (scaled * PARTS >> (2 * PART_BITS)) as usize
+        let x = (hash >> PART_SHIFT) & ((1 << PART_BITS) - 1);
+        let scaled = x * ((1 << PART_BITS) + CURVE) - ((x * x * CURVE) >> PART_BITS);
+        ((scaled * PARTS) >> (2 * PART_BITS)) as usize
     }
 
     /// The entry with this hash for which `is_it` holds.
