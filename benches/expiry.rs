@@ -3,7 +3,12 @@
 //! Two such instants for each store. In the first, a thread that ticks every 20 ms as the server does shares the machine
 //! with the producer, and each transition is timed. In the second the producer ticks too, and a reader's pages are timed.
 //! So no more threads spin than there are cores, and what is seen is the store's doing. The clock stands still while the
-//! store is filled, so that the deadlines are equal to the nanosecond; those that end are spread over all scopes and chunks.
+//! store is filled, so that the deadlines are equal to the nanosecond. Those that end are every tenth in the order of
+//! their making, which is all that there is in a tenth of the scopes: so the lane has every chunk of theirs to rewrite
+//! again and again until nothing is left.
+//!
+//! What is the machine's own doing is measured beside each store: a loop that does nothing but read the clock, on as many
+//! threads, for its longest gap and for what it makes of a piece of work that takes as long as a page.
 #![allow(missing_docs)]
 
 mod support;
@@ -109,8 +114,47 @@ struct Measured {
     expiring: Samples,
     rate: f64,
     removed_ms: [f64; 2],
+    quiet_pages: Samples,
     pages: Samples,
     dead_rows: u64,
+    machine: Machine,
+}
+
+/// What an idle loop saw of the machine.
+struct Machine {
+    longest_gap: u64,
+    /// Of pieces of idling that end after the median page's time.
+    as_long_as_a_page: Samples,
+}
+
+impl Machine {
+    /// Idles on two threads, as many as a measurement has, and for as long as one of its halves.
+    fn watch(page_ns: u64) -> Self {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let start = Instant::now();
+            let (mut longest_gap, mut pieces) = (0, Vec::with_capacity(8_000_000));
+            let (mut began, mut last) = (start, start);
+            while last.duration_since(start) < Duration::from_millis(AFTER_MS) {
+                let now = Instant::now();
+                longest_gap = longest_gap.max(now.duration_since(last).as_nanos() as u64);
+                last = now;
+                let took = now.duration_since(began).as_nanos() as u64;
+                if took >= page_ns {
+                    pieces.push(took);
+                    began = Instant::now();
+                    last = began;
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            Self { longest_gap, as_long_as_a_page: Samples::new(pieces) }
+        })
+    }
 }
 
 /// The producer's view of one store.
@@ -213,30 +257,34 @@ impl<S: Store> Bench<'_, S> {
         let first = self.removed_ms(0);
         over.store(false, Ordering::Relaxed);
         let clock = self.clock;
-        let (pages, dead_rows) = thread::scope(|scope| {
+        let (quiet_pages, pages, dead_rows) = thread::scope(|scope| {
             let reader = scope.spawn(|| browse(store, clock, &over));
             self.produce(1, true);
             over.store(true, Ordering::Relaxed);
             reader.join().expect("a reader")
         });
+        let pages = Samples::new(pages);
+        let machine = Machine::watch(pages.at(0.5));
         Measured {
             quiet: Samples::new(quiet),
             expiring: Samples::new(expiring),
             rate,
             removed_ms: [first, self.removed_ms(1)],
-            pages: Samples::new(pages),
+            quiet_pages: Samples::new(quiet_pages),
+            pages,
             dead_rows,
+            machine,
         }
     }
 }
 
-/// Browses at random cursors until `over`; the time of each page after the second instant, and the rows beyond those that
-/// live found right after it.
-fn browse<S: Store>(store: &S, clock: &BenchClock, over: &AtomicBool) -> (Vec<u64>, u64) {
+/// Browses at random cursors until `over`; the time of each page before and after the second instant, and the rows beyond
+/// those that live found right after it.
+fn browse<S: Store>(store: &S, clock: &BenchClock, over: &AtomicBool) -> (Vec<u64>, Vec<u64>, u64) {
     let instant = MonoTime(BenchClock::STANDS_AT).plus_ms(LEASES_MS[1]);
     let protocols: Vec<String> = (0..support::SCOPES).map(support::protocol).collect();
     let mut random = Random::new(77);
-    let mut times = Vec::with_capacity(4_000_000);
+    let (mut quiet, mut times) = (Vec::with_capacity(2_000_000), Vec::with_capacity(6_000_000));
     let mut dead_rows = None;
     while !over.load(Ordering::Relaxed) {
         let n = random.below(LISTINGS);
@@ -256,13 +304,14 @@ fn browse<S: Store>(store: &S, clock: &BenchClock, over: &AtomicBool) -> (Vec<u6
         if is_expiring {
             times.push(took);
             dead_rows.get_or_insert_with(|| count_dead(store, &protocols[5]));
+        } else {
+            quiet.push(took);
         }
     }
-    (times, dead_rows.unwrap_or(u64::MAX))
+    (quiet, times, dead_rows.unwrap_or(u64::MAX))
 }
 
-/// Rows of scope 5 that browsing shows although they are dead: all of it ends at the second instant but for those with
-/// other remainders.
+/// Rows of scope 5 that browsing shows although they are dead: all of it ends at the second instant.
 fn count_dead<S: Store>(store: &S, protocol: &str) -> u64 {
     let live = (0..LISTINGS).filter(|n| n % support::SCOPES == 5 && !ENDS.contains(&(n % ENDING_EVERY))).count() as u64;
     let (mut shown, mut after) = (0, None);
@@ -335,9 +384,13 @@ fn main() {
     row("max_ns", "after it: worst, ns", &|m| ns(m.expiring.at(1.0)), Some(BAR_TRANSITION_NS));
     row("removed_ms", "until all are removed, ms", &|m| m.removed_ms[0], None);
     row("removed_with_reader_ms", "until all are removed with a reader beside, ms", &|m| m.removed_ms[1], None);
+    row("browse_quiet_p999_ns", "browsing before it: p99.9, ns", &|m| ns(m.quiet_pages.at(0.999)), None);
     row("browse_p50_ns", "browsing after it: p50, ns", &|m| ns(m.pages.at(0.5)), None);
     row("browse_p999_ns", "browsing after it: p99.9, ns", &|m| ns(m.pages.at(0.999)), Some(BAR_BROWSE_NS));
     row("dead_rows", "dead rows shown", &|m| ns(m.dead_rows), Some(0));
+    row("machine_gap_ns", "the machine: longest gap of an idle loop, ns", &|m| ns(m.machine.longest_gap), None);
+    let idle = |m: &Measured| ns(m.machine.as_long_as_a_page.at(0.999));
+    row("machine_p999_ns", "the machine: idling as long as a page, p99.9, ns", &idle, None);
     json.push_str("\n]\n");
     std::fs::write(support::report::results_dir().join("expiry.json"), json)
         .expect("the results' folder can be written");

@@ -15,8 +15,6 @@ use std::ops::Range;
 
 /// Most rows in one chunk: a page of 50 touches two, and a rewrite copies about 20 KB. One bit each in a mask.
 pub(crate) const ROWS_MAX: usize = 64;
-/// A chunk below this is merged with a neighbour, so that pages stay few slices.
-pub(crate) const ROWS_MIN: usize = 16;
 /// Rows that share one lower bound of their deadlines.
 const GROUP: usize = 8;
 
@@ -180,9 +178,10 @@ impl Chunk {
         Self::assemble(epoch, rows, json, ranks, public, ended)
     }
 
-    /// Both chunks in one, when they fit well.
+    /// Both chunks in one, as soon as they fit. A full one is what listings are put into in the order of their making,
+    /// and it takes half of its rows to go until it is merged again.
     pub(crate) fn merged(&self, epoch: u64, next: &Self) -> Option<Arc<Self>> {
-        let fits = self.len().min(next.len()) < ROWS_MIN && self.len() + next.len() <= ROWS_MAX - ROWS_MIN;
+        let fits = self.lasting() + next.lasting() <= ROWS_MAX;
         fits.then(|| Self::build(epoch, &self.lasting_rows().chain(next.lasting_rows()).collect::<Vec<_>>()))
     }
 
@@ -269,6 +268,11 @@ impl Chunk {
     #[inline]
     fn end_before(&self, position: usize) -> usize {
         position.checked_sub(1).map_or(0, |last| self.rows[last].end as usize)
+    }
+
+    /// How many rows have not ended.
+    fn lasting(&self) -> usize {
+        self.len() - self.ended.load(Ordering::Relaxed).count_ones() as usize
     }
 
     /// The rows that have not ended.

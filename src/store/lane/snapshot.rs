@@ -14,8 +14,8 @@ use crate::sync::Arc;
 const FANOUT: usize = 64;
 /// Chunks of most pages: 50 rows touch two, and a third behind a small one.
 const SEGMENTS_FEW: usize = 4;
-/// Most chunks of one page; a page that would need more is short, with a cursor. With chunks of 16 rows and more,
-/// this is more than [`EXAMINED_MAX`] rows reach.
+/// Most chunks of one page; a page that would need more is short, with a cursor. Neighbours that fit into one chunk are
+/// merged, so this is more than [`EXAMINED_MAX`] rows reach.
 const SEGMENTS_MAX: usize = 40;
 
 /// One scope's rows.

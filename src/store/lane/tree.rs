@@ -317,6 +317,17 @@ mod tests {
         chunks
     }
 
+    /// Bar P9: what churn leaves is kept in full chunks, as it was filled, and not in many small ones.
+    #[test]
+    fn bar_p9_neighbours_are_merged_as_soon_as_they_fit() {
+        let mut tree = Tree::single(0, &entry(1));
+        (2..=640).for_each(|id| tree.insert(0, &entry(id)));
+        let mut rest = Some(tree);
+        (1..=640).step_by(2).for_each(|id| assert!(Tree::remove(&mut rest, 1, ListingId(id))));
+        assert_eq!(walk(&rest).len(), 320);
+        assert_eq!(chunks(rest.as_ref().unwrap()).len(), 320 / ROWS_MAX);
+    }
+
     #[test]
     fn rule_s9_a_change_copies_its_own_chunk_and_shares_the_rest() {
         let mut published = Tree::single(0, &entry(1));
