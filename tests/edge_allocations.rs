@@ -153,6 +153,65 @@ fn a_renewal_is_bounded_accepted_or_refused() {
     assert!(long > 2 * short, "the short way was not taken: {short} against {long}");
 }
 
+/// What the edge refuses again and again is not looked at both ways: checking a token costs the most, and whoever sends bad
+/// ones may go on.
+#[test]
+fn a_flood_of_bad_tokens_is_looked_at_once() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let (server, _) = server(&runtime);
+    let good = jwt("demo", "renewer");
+    let forged = format!("{}AAAA", &good[..good.len() - 4]);
+    let refusals = |more: &[(&str, &str)]| {
+        let path = format!("/v1/tenants/demo/listings/{}/renew", ListingId(1 << 100));
+        let headers = [("authorization", forged.as_str()), ("lease-token", "t"), ("if-match", "\"1\"")];
+        let text = request("POST", &path, &[&headers, more].concat(), r#"{"ttl_ms":60000}"#);
+        per_request(&runtime, server.address, &text)
+    };
+    let (plain, long) = (refusals(&[]), refusals(&[("x-request-id", "r")]));
+    println!("a bad token {plain}, the long way {long}");
+    assert!(plain <= long + long / 4, "{plain} against {long}");
+}
+
+/// Bytes that each of some connections holds after one request, while it is idle; and the connections, to be kept for so long.
+fn kept(runtime: &Runtime, address: SocketAddr, text: &str) -> (i64, Vec<TcpStream>) {
+    const CONNECTIONS: i64 = 16;
+    let text = text.to_owned();
+    let (done, finished) = tokio::sync::oneshot::channel();
+    let client = thread::spawn(move || {
+        let renewed = |_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+            assert!(stream.read(&mut [0; 1 << 12]).unwrap() > 0);
+            stream
+        };
+        let open: Vec<_> = (0..CONNECTIONS).map(renewed).collect();
+        done.send(()).unwrap();
+        open
+    });
+    let info = allocation_counter::measure(|| runtime.block_on(finished).unwrap());
+    (info.bytes_current / CONNECTIONS, client.join().unwrap())
+}
+
+#[test]
+fn a_long_renewal_leaves_a_connection_no_larger_than_the_long_way_does() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let (server, _) = server(&runtime);
+    let by = jwt("demo", "renewer");
+    let path = format!("/v1/tenants/demo/listings/{}/renew", ListingId(1 << 100));
+    let body = format!(r#"{{"ttl_ms":60000{}}}"#, " ".repeat(4_000));
+    let text = |more: &[(&str, &str)]| {
+        let headers = [("authorization", by.as_str()), ("lease-token", "t"), ("if-match", "\"1\"")];
+        request("POST", &path, &[&headers, more].concat(), &body)
+    };
+    let kept = |more: &[(&str, &str)]| kept(&runtime, server.address, &text(more));
+    let (_first, (short, _idle), (long, _others)) = (kept(&[]), kept(&[]), kept(&[LONG]));
+    println!("bytes of an idle connection {short}, after the long way {long}");
+    assert!(short <= long + 1_024, "{short} against {long}");
+}
+
+/// What the short way does not know.
+const LONG: (&str, &str) = ("x-request-id", "r");
+
 #[test]
 fn a_presence_answer_allocates_its_question_and_itself() {
     let credentials = rendezvous::credentials::InstanceKey::new([1; 32]);

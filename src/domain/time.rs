@@ -13,6 +13,11 @@ impl MonoTime {
         Self(self.0.saturating_add(ms.saturating_mul(1_000_000)))
     }
 
+    /// The instant that lies `ms` milliseconds earlier, at the earliest the clock's beginning.
+    pub fn minus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_sub(ms.saturating_mul(1_000_000)))
+    }
+
     /// Whole milliseconds from `earlier` to `self`, zero when `self` is not later.
     pub fn ms_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0) / 1_000_000

@@ -43,10 +43,9 @@ fn tenants() -> Vec<TenantSettings> {
     vec![tenant("demo", BrowsePolicy::Public, true), tenant("closed", BrowsePolicy::Principal, false)]
 }
 
-fn service(lane: bool, listener: Option<Arc<dyn Observer>>) -> Arc<Service> {
+fn service(lane: bool, listener: Option<Arc<dyn Observer>>, clock: SharedClock) -> Arc<Service> {
     let config = rendezvous::config::Config::default();
     let limits = rendezvous::domain::Limits::default();
-    let clock: SharedClock = Arc::new(SystemClock::new());
     let (waits, waiting_attempts) = (Waits::new(1_024), Arc::new(WaitingAttempts::default()));
     let own: [Arc<dyn Observer>; 2] = [waits.clone(), waiting_attempts.clone()];
     let observer = Fanout::new(own.into_iter().chain(listener).collect());
@@ -63,12 +62,17 @@ fn service(lane: bool, listener: Option<Arc<dyn Observer>>) -> Arc<Service> {
 
 impl Server {
     pub(crate) async fn start(lane: bool, change: impl FnOnce(&mut HttpSettings)) -> Self {
-        Self::over(service(lane, None), change).await
+        Self::over(service(lane, None, Arc::new(SystemClock::new())), change).await
     }
 
     /// Over the lane, with somebody who hears what happens inside of it.
     pub(crate) async fn heard_by(listener: Arc<dyn Observer>, change: impl FnOnce(&mut HttpSettings)) -> Self {
-        Self::over(service(true, Some(listener)), change).await
+        Self::over(service(true, Some(listener), Arc::new(SystemClock::new())), change).await
+    }
+
+    /// Over the lane, by another clock than the system's.
+    pub(crate) async fn timed_by(clock: SharedClock, change: impl FnOnce(&mut HttpSettings)) -> Self {
+        Self::over(service(true, None, clock), change).await
     }
 
     async fn over(service: Arc<Service>, change: impl FnOnce(&mut HttpSettings)) -> Self {

@@ -14,4 +14,5 @@ mod observer;
 mod order;
 mod polls;
 mod proxies;
+mod renewals;
 mod tls;

@@ -11,7 +11,7 @@ const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 const GUESTS: &str = "/v1/tenants/demo/guests";
 
 /// A header of version 2 for a stream from `source`.
-fn header(source: &str) -> Vec<u8> {
+pub(crate) fn header(source: &str) -> Vec<u8> {
     let (family, addresses) = match source.parse().unwrap() {
         std::net::IpAddr::V4(source) => (0x11, [&source.octets()[..], &[192, 0, 2, 1]].concat()),
         std::net::IpAddr::V6(source) => (0x21, [source.octets(), [0xFD; 16]].concat()),
@@ -27,12 +27,12 @@ fn one_guest_each(settings: &mut HttpSettings) {
     settings.rates = Some(Rates { guests: Rate { per_second: 1, burst: 1 }, ..Rates::default() });
 }
 
-fn declared(settings: &mut HttpSettings) {
+pub(crate) fn declared(settings: &mut HttpSettings) {
     settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
     settings.proxy_protocol = true;
 }
 
-async fn behind(server: &Server, header: &[u8]) -> Client {
+pub(crate) async fn behind(server: &Server, header: &[u8]) -> Client {
     let mut client = server.client().await;
     client.send(header).await;
     client

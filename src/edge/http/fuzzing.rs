@@ -38,7 +38,7 @@ impl Wire {
         let connection = Arc::new(Connection::new(Instant::now()));
         let Ok(admission) = self.registry.admit(Arc::clone(&connection), Some(Source::of(peer))) else { return };
         let link = Link { connection, admission: Arc::new(admission), peer, confidential: true };
-        let express = if is_short { Express::new(Arc::clone(&self.edge), peer) } else { None };
+        let express = if is_short { Express::new(Arc::clone(&self.edge), peer, &link.connection) } else { None };
         serve_with(express, stream, Arc::clone(&self.edge), link, Arc::default()).await;
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn serve<S>(stream: S, edge: Arc<Edge>, link: Link, open: Arc<A
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let express = Express::new(Arc::clone(&edge), link.peer);
+    let express = Express::new(Arc::clone(&edge), link.peer, &link.connection);
     serve_with(express, stream, edge, link, open).await;
 }
 

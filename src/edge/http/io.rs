@@ -189,6 +189,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for GuardedIo<S> {
         let read = loop {
             // Whoever does not take an answer is not asked for more.
             ready!(self.poll_express(cx))?;
+            if self.express.as_ref().is_some_and(Express::is_broken) {
+                return Poll::Ready(Ok(()));
+            }
             let read = Pin::new(&mut self.stream).poll_read(cx, buf);
             let new = buf.filled().get(before..).unwrap_or_default();
             if new.is_empty() || !self.answers_at_once(new) {

@@ -1,19 +1,19 @@
 //! A page, from its request's bytes to its own.
 
+use super::Express;
 use super::head::{Heads, finish};
 use super::request::BrowseRequest;
-use super::{Answered, Express};
 use crate::domain::MonoTime;
 use crate::edge::http::connection::Connection;
 use crate::edge::http::handlers::{PAGE_START, PageQuery, PageTag};
 use crate::edge::http::headers::line_names_tag;
 use crate::edge::http::limiter::SourceBudget;
 use crate::edge::http::query::Query;
-use crate::edge::http::routes::{BROWSE, BROWSE_INDEX};
+use crate::edge::http::routes::BROWSE;
 use crate::edge::http::settings::BrowsePolicy;
 use crate::service::view::{Availability, PageView};
 use bytes::Bytes;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use std::sync::Arc;
 
 /// Rows up to this are copied behind the head and sent in one piece; more are sent from where they lie in the snapshot.
@@ -26,7 +26,7 @@ impl Express {
         request: &BrowseRequest<'_>,
         connection: &Connection,
         now: MonoTime,
-    ) -> Option<Answered> {
+    ) -> Option<StatusCode> {
         let edge = Arc::clone(&self.edge);
         let (tenant, settings) = edge.auth.tenant(request.tenant)?;
         if settings.browse != BrowsePolicy::Public || edge.service.availability() != Availability::Available {
@@ -50,7 +50,7 @@ impl Express {
             self.forget();
             return None;
         }
-        Some(Answered { index: BROWSE_INDEX, method: Method::GET, status })
+        Some(status)
     }
 }
 

@@ -16,17 +16,21 @@ mod head;
 mod renewal;
 mod request;
 
+use super::answer::INSTANCE;
 use super::auth::proven::Proven;
 use super::connection::Connection;
 use super::edge::Edge;
+use super::problem::Problem;
+use super::routes::{BROWSE_INDEX, RENEW_INDEX, ROUTES};
 use crate::domain::{MonoTime, Source};
 use bytes::Bytes;
-use head::DateText;
 pub(super) use head::Heads;
+use head::{DateText, write_whole};
 use hyper::{Method, StatusCode};
 use request::Plain;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -36,14 +40,6 @@ use tracing::Level;
 
 /// Slices handed to one system call. A page has about three; one full of gaps takes several calls.
 const SLICES_PER_CALL: usize = 16;
-
-/// What was answered, for the metrics.
-struct Answered {
-    /// The route's position.
-    index: usize,
-    method: Method,
-    status: StatusCode,
-}
 
 /// One connection's short way.
 pub(super) struct Express {
@@ -58,19 +54,25 @@ pub(super) struct Express {
     next: usize,
     /// The stream has taken bytes that it may not have passed on yet.
     unflushed: bool,
-    /// A body that is read in place, then one that is rendered; kept for its memory.
+    /// A body that is read in place, then one that is rendered; a small one is kept for its memory.
     body: Vec<u8>,
     /// Who renewed on this connection last.
     proven: Option<Proven>,
+    /// Renewals that go the long way without a look.
+    spared: u8,
+    /// Something panicked: nothing more is read.
+    broken: bool,
 }
 
 impl Express {
     /// The short way of a connection from `peer`; none for one from a trusted proxy, which speaks for others.
-    pub(super) fn new(edge: Arc<Edge>, peer: IpAddr) -> Option<Self> {
+    pub(super) fn new(edge: Arc<Edge>, peer: IpAddr, connection: &Connection) -> Option<Self> {
         if edge.is_proxy(peer) {
             return None;
         }
-        let opened = edge.mono();
+        // A handshake or a proxy's header may have come first, and taken its time.
+        let age_ms = u64::try_from(connection.opened().elapsed().as_millis()).unwrap_or(u64::MAX);
+        let opened = edge.mono().minus_ms(age_ms);
         Some(Self {
             edge,
             client: Source::of(peer),
@@ -83,6 +85,8 @@ impl Express {
             unflushed: false,
             body: Vec::new(),
             proven: None,
+            spared: 0,
+            broken: false,
         })
     }
 
@@ -93,19 +97,46 @@ impl Express {
             return false;
         }
         let began = self.edge.mono();
-        let answered = request::recognise(bytes).and_then(|plain| match plain {
-            Plain::Browse(request) => self.browse(&request, connection, began),
-            Plain::Renewal(request) => self.renew(&request, connection, began),
-        });
-        let Some(Answered { index, method, status }) = answered else { return false };
+        let Some(plain) = request::recognise(bytes) else { return false };
+        let (index, method) = match &plain {
+            Plain::Browse(_) => (BROWSE_INDEX, Method::GET),
+            Plain::Renewal(_) => (RENEW_INDEX, Method::POST),
+        };
+        let looked = catch_unwind(AssertUnwindSafe(|| match &plain {
+            Plain::Browse(request) => self.browse(request, connection, began),
+            Plain::Renewal(request) => self.renew(request, connection, began),
+        }));
+        let Some(status) = looked.unwrap_or_else(|_panic| Some(self.break_off(connection, index, began))) else {
+            return false;
+        };
         let elapsed = Duration::from_nanos(self.edge.mono().0.saturating_sub(began.0));
         self.edge.metrics.answered(Some(index), &method, status, elapsed);
         true
     }
 
+    /// Prepares what is told after a panic, as the long way tells it. The connection ends with it.
+    fn break_off(&mut self, connection: &Connection, index: usize, now: MonoTime) -> StatusCode {
+        tracing::error!("a handler panicked");
+        self.broken = true;
+        self.forget();
+        connection.end_request();
+        let edge = Arc::clone(&self.edge);
+        let mut answer = Problem::internal().into_answer().header(INSTANCE, edge.instance().clone());
+        if ROUTES.get(index).is_some_and(|route| route.mutation) {
+            answer = answer.commit(edge.service.last_commit());
+        }
+        write_whole(&mut self.head, &answer, self.date.at(now, || edge.now().wall));
+        answer.status()
+    }
+
     /// Whether an answer is still on its way out.
     pub(super) fn is_sending(&self) -> bool {
         !self.head.is_empty() || self.unflushed
+    }
+
+    /// Whether what was sent last was the connection's last answer.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
     }
 
     fn forget(&mut self) {

@@ -1,8 +1,8 @@
 //! A renewal, from its request's bytes to the answer's.
 
+use super::Express;
 use super::head::{finish, write_whole};
 use super::request::RenewalRequest;
-use super::{Answered, Express};
 use crate::domain::{Failure, ListingId, MonoTime, Renewed, TenantId};
 use crate::edge::http::answer::INSTANCE;
 use crate::edge::http::auth::proven::Proven;
@@ -11,14 +11,19 @@ use crate::edge::http::connection::Connection;
 use crate::edge::http::edge::Edge;
 use crate::edge::http::handlers::{renew_answer, renew_request};
 use crate::edge::http::headers::{is_lease_token, quoted_version};
-use crate::edge::http::limiter::PrincipalBudget;
+use crate::edge::http::limiter::{Limiter, PrincipalBudget};
 use crate::edge::http::problem::Problem;
-use crate::edge::http::routes::RENEW_INDEX;
 use crate::service::{Applied, Caller, RenewRequest};
 use crate::wire::FromJson;
 use crate::wire::request::RenewBody;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use std::sync::Arc;
+
+/// Renewals of a connection that are looked at once, the long way, after one that the edge refused: that one's token was
+/// checked both ways, and whoever sends such ones may go on.
+const SPARED: u8 = 7;
+/// A body's memory up to this stays with the connection: most renewals have less, and most connections are idle.
+const KEPT_BYTES_MAX: usize = 512;
 
 /// A renewal that nothing but the store can refuse.
 struct Renewal<'r> {
@@ -35,13 +40,23 @@ impl Express {
         request: &RenewalRequest<'_>,
         connection: &Connection,
         now: MonoTime,
-    ) -> Option<Answered> {
-        let edge = Arc::clone(&self.edge);
-        let renewal = self.checked(&edge, request)?;
-        let (listing, principal) = (renewal.listing, renewal.caller.principal.key);
-        if let Some(limiter) = &edge.limiter {
-            limiter.take_principal(PrincipalBudget::KeepAlives, principal, now).ok()?;
+    ) -> Option<StatusCode> {
+        if self.spared > 0 {
+            self.spared -= 1;
+            return None;
         }
+        let edge = Arc::clone(&self.edge);
+        let granted = self.checked(&edge, request).filter(|renewal| {
+            let principal = renewal.caller.principal.key;
+            let charge =
+                |limiter: &Limiter| limiter.take_principal(PrincipalBudget::KeepAlives, principal, now).is_ok();
+            edge.limiter.as_ref().is_none_or(charge)
+        });
+        let Some(renewal) = granted else {
+            self.spared = SPARED;
+            return None;
+        };
+        let (listing, principal) = (renewal.listing, renewal.caller.principal.key);
         // Begun before the store is asked: a connection that makes room for another one renews nothing.
         let answer = connection.begin_request().and_then(|_number| {
             let Renewal { caller, lease_token, request, .. } = renewal;
@@ -58,8 +73,11 @@ impl Express {
             return None;
         };
         let status = self.write_answer(&edge, listing, answer, now);
+        if self.body.capacity() > KEPT_BYTES_MAX {
+            self.body = Vec::new();
+        }
         connection.end_request();
-        Some(Answered { index: RENEW_INDEX, method: Method::POST, status })
+        Some(status)
     }
 
     /// Everything that the long way looks at before it asks the store.
@@ -68,6 +86,9 @@ impl Express {
         let listing = ListingId::parse(request.listing)?;
         let lease_token = Some(request.lease_token).filter(|text| is_lease_token(text))?;
         let version = quoted_version(request.if_match)?;
+        if request.body.len() > edge.limits.body_bytes {
+            return None;
+        }
         self.body.clear();
         self.body.extend_from_slice(request.body);
         let body = RenewBody::from_body(&mut self.body).ok()?;
