@@ -1,11 +1,9 @@
 //! The short way of browses and renewals gives the same answers as the long one, and keeps its place among a connection's
 //! answers.
 
-use crate::harness::{Client, Response, Server, jwt, request, tenant};
+use crate::harness::{Client, Response, Server, jwt, request};
 use crate::observer::Recorder;
-use rendezvous::domain::ListingId;
 use rendezvous::edge::http::{Cors, Rate, Rates};
-use rendezvous::service::Caller;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -273,19 +271,13 @@ async fn a_busy_lane_renews_once_and_charges_once() {
     let lease = Lease::of(&server.host(&alice, "k", r#"{"name":"n","max_players":8}"#).await, &alice);
     let gone = server.host(&bob, "k", r#"{"name":"n","max_players":8}"#).await;
     let stands = writer.hold_next();
-    let deletion = {
-        let (service, runtime) = (Arc::clone(&server.service), tokio::runtime::Handle::current());
-        let caller = Caller { principal: service.principal(tenant(), "bob"), guest_source: None };
-        let id = ListingId::parse(gone["listing_id"].as_str().unwrap()).unwrap();
-        let token = gone["lease_token"].as_str().unwrap().to_owned();
-        tokio::task::spawn_blocking(move || runtime.block_on(service.delete(&caller, id, &token)).map(|_| ()))
-    };
+    let deletion = server.delete_beside(&gone, "bob");
     stands.wait_entered();
     let mut client = server.client().await;
     client.send(request("POST", &lease.path, &lease.headers("\"1\""), "{}").as_bytes()).await;
     server.until(|server| server.service.queued().1 == 1).await;
     stands.release();
-    deletion.await.unwrap().unwrap();
+    deletion.await.unwrap();
     let renewed = client.response(false).await.unwrap();
     assert_eq!((renewed.status, renewed.json["version"].as_u64()), (200, Some(2)), "{renewed:?}");
     let second = lease.renew(&mut client, 2, "{}", &[]).await;

@@ -11,7 +11,9 @@ use rendezvous::edge::http::{
     BrowsePolicy, HttpHandle, HttpServer, HttpSettings, JwtAlgorithm, JwtKey, JwtVerifier, KeyFingerprint,
     TenantSettings,
 };
-use rendezvous::service::{Ask, Fanout, InstanceKeys, Service, ServiceParts, SystemIds, WaitingAttempts, Waits};
+use rendezvous::service::{
+    Ask, Caller, Fanout, InstanceKeys, Service, ServiceParts, SystemIds, WaitingAttempts, Waits,
+};
 use rendezvous::store::lane::{Lane, LaneSettings};
 use rendezvous::store::single_lock::SingleLock;
 use rendezvous::store::{AnyStore, Observer};
@@ -127,6 +129,16 @@ impl Server {
         };
         self.service.ask(Ask::Presence(presence)).await.unwrap();
         self.tick().await;
+    }
+
+    /// Deletes a listing of `demo` on a thread of its own, not over HTTP.
+    pub(crate) fn delete_beside(&self, listing: &Value, owner: &str) -> JoinHandle<()> {
+        let (service, runtime) = (Arc::clone(&self.service), tokio::runtime::Handle::current());
+        let caller = Caller { principal: service.principal(tenant(), owner), guest_source: None };
+        let id = ListingId::parse(listing["listing_id"].as_str().unwrap()).unwrap();
+        let token = listing["lease_token"].as_str().unwrap().to_owned();
+        let delete = move || runtime.block_on(service.delete(&caller, id, &token)).map(|_| ()).unwrap();
+        tokio::task::spawn_blocking(delete)
     }
 
     /// Waits until `holds`, giving way to the server in between.

@@ -1,10 +1,8 @@
 //! Polls under both ceilings: a connection counts as any other until its poll waits, and whoever asks too often waits longer.
 
-use crate::harness::{Server, jwt, request, tenant};
+use crate::harness::{Server, jwt, request};
 use crate::observer::Recorder;
-use rendezvous::domain::ListingId;
 use rendezvous::edge::http::{Rate, Rates};
-use rendezvous::service::Caller;
 use std::sync::Arc;
 
 /// A poll whose question stands in the lane has no place among the polls, so its connection keeps the one that it has: a
@@ -24,13 +22,7 @@ async fn a_poll_on_its_way_to_a_place_keeps_its_connections() {
         polls.push(request("GET", &path, &headers, ""));
     }
     let stands = writer.hold_next();
-    let deletion = {
-        let (service, runtime) = (Arc::clone(&server.service), tokio::runtime::Handle::current());
-        let caller = Caller { principal: service.principal(tenant(), "host"), guest_source: None };
-        let id = ListingId::parse(gone["listing_id"].as_str().unwrap()).unwrap();
-        let token = gone["lease_token"].as_str().unwrap().to_owned();
-        tokio::task::spawn_blocking(move || runtime.block_on(service.delete(&caller, id, &token)).map(|_| ()))
-    };
+    let deletion = server.delete_beside(&gone, "host");
     stands.wait_entered();
     let mut open = Vec::new();
     for poll in &polls {
@@ -43,7 +35,7 @@ async fn a_poll_on_its_way_to_a_place_keeps_its_connections() {
     assert_eq!((refused.status, refused.code()), (503, "capacity_exceeded"), "{refused:?}");
     assert_eq!(refused.json["resource"], "connections");
     stands.release();
-    deletion.await.unwrap().unwrap();
+    deletion.await.unwrap();
     server.until(|server| server.service.waiting_polls() == 2).await;
     assert_eq!(server.ask("GET", "/livez", &[], "").await.status, 200, "who waits has a place of its own");
 }
