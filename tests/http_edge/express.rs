@@ -264,7 +264,7 @@ async fn a_busy_lane_renews_once_and_charges_once() {
     let server = Server::heard_by(writer.clone(), |settings| {
         let rate = Rate { per_second: 1, burst: 2 };
         settings.rates = Some(Rates { principal_keep_alives: rate, ..Rates::default() });
-        settings.limits.idle_timeout = Duration::from_millis(50);
+        settings.limits.idle_timeout = Duration::from_secs(2);
     })
     .await;
     let (alice, bob) = (jwt("demo", "alice"), jwt("demo", "bob"));
