@@ -282,11 +282,10 @@ async fn a_busy_lane_renews_once_and_charges_once() {
     assert_eq!((renewed.status, renewed.json["version"].as_u64()), (200, Some(2)), "{renewed:?}");
     let second = lease.renew(&mut client, 2, "{}", &[]).await;
     assert_eq!(second.status, 200, "two were allowed: {second:?}");
-    assert!(client.is_closed().await, "neither way has left a request open");
-    let mut client = server.client().await;
     let third = lease.renew(&mut client, 3, "{}", &[]).await;
     assert_eq!((third.status, third.code()), (429, "rate_limited"));
     assert_eq!(server.handle.open_requests(), 0);
+    assert!(client.is_closed().await, "neither way has left a request open");
 }
 
 /// What the store refuses costs as much as what it grants, and the store is asked once.
