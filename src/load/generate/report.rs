@@ -1,5 +1,6 @@
 //! The result of a run, as a table and as JSON.
 
+use super::mix::Kind;
 use super::tally::{KindTally, Tally};
 use crate::load::table;
 use hdrhistogram::Histogram;
@@ -53,6 +54,11 @@ impl Report {
     fn per_server_cpu_second(&self) -> Option<f64> {
         let seconds = self.server_cpu?.as_secs_f64();
         (seconds > 0.0).then(|| self.sum(KindTally::good) as f64 / seconds)
+    }
+
+    /// Good answers to one kind of request.
+    pub(crate) fn good(&self, kind: Kind) -> u64 {
+        self.tally.kinds.get(&kind).map_or(0, KindTally::good)
     }
 
     /// Good answers a second.
