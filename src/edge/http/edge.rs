@@ -107,11 +107,6 @@ impl Edge {
         Now { mono: at.mono, wall: at.wall }
     }
 
-    /// The value of `Rendezvous-Instance`.
-    pub(super) fn instance(&self) -> &HeaderValue {
-        &self.instance
-    }
-
     pub(super) fn mono(&self) -> MonoTime {
         self.service.clock().mono()
     }
@@ -217,12 +212,18 @@ impl Edge {
         client_address(peer, lines.map(|line| line.to_str().unwrap_or_default()), &self.trusted_proxies)
     }
 
-    fn dress(&self, mut answer: Answer, parts: &Parts, index: Option<usize>, link: &Link) -> Answer {
-        answer = answer.header(INSTANCE, self.instance.clone());
+    /// The answer with what each of the route at `index` says of the instance and of its commits.
+    pub(super) fn with_instance(&self, answer: Answer, index: Option<usize>) -> Answer {
+        let answer = answer.header(INSTANCE, self.instance.clone());
         let mutation = index.and_then(|index| super::routes::ROUTES.get(index)).is_some_and(|route| route.mutation);
         if mutation && !answer.headers().contains_key(COMMIT) {
-            answer = answer.commit(self.service.last_commit());
+            return answer.commit(self.service.last_commit());
         }
+        answer
+    }
+
+    fn dress(&self, mut answer: Answer, parts: &Parts, index: Option<usize>, link: &Link) -> Answer {
+        answer = self.with_instance(answer, index);
         if let Some(id) = request_id(&parts.headers) {
             answer = answer.header(REQUEST_ID, id.clone());
         }

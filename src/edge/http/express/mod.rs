@@ -16,12 +16,11 @@ mod head;
 mod renewal;
 mod request;
 
-use super::answer::INSTANCE;
 use super::auth::proven::Proven;
 use super::connection::Connection;
 use super::edge::Edge;
 use super::problem::Problem;
-use super::routes::{BROWSE_INDEX, RENEW_INDEX, ROUTES};
+use super::routes::{BROWSE_INDEX, RENEW_INDEX};
 use crate::domain::{MonoTime, Source};
 use bytes::Bytes;
 pub(super) use head::Heads;
@@ -121,10 +120,7 @@ impl Express {
         self.forget();
         connection.end_request();
         let edge = Arc::clone(&self.edge);
-        let mut answer = Problem::internal().into_answer().header(INSTANCE, edge.instance().clone());
-        if ROUTES.get(index).is_some_and(|route| route.mutation) {
-            answer = answer.commit(edge.service.last_commit());
-        }
+        let answer = edge.with_instance(Problem::internal().into_answer(), Some(index));
         write_whole(&mut self.head, &answer, self.date.at(now, || edge.now().wall));
         answer.status()
     }

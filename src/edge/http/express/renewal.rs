@@ -4,7 +4,6 @@ use super::Express;
 use super::head::{finish, write_whole};
 use super::request::RenewalRequest;
 use crate::domain::{Failure, ListingId, MonoTime, Renewed, TenantId};
-use crate::edge::http::answer::INSTANCE;
 use crate::edge::http::auth::proven::Proven;
 use crate::edge::http::auth::{Identity, bearer_token};
 use crate::edge::http::connection::Connection;
@@ -13,6 +12,7 @@ use crate::edge::http::handlers::{renew_answer, renew_request};
 use crate::edge::http::headers::{is_lease_token, quoted_version};
 use crate::edge::http::limiter::{Limiter, PrincipalBudget};
 use crate::edge::http::problem::Problem;
+use crate::edge::http::routes::RENEW_INDEX;
 use crate::service::{Applied, Caller, RenewRequest};
 use crate::wire::FromJson;
 use crate::wire::request::RenewBody;
@@ -136,8 +136,7 @@ impl Express {
                 StatusCode::OK
             }
             Err(failure) => {
-                let answer = Problem::from_failure(failure, now).into_answer();
-                let answer = answer.header(INSTANCE, edge.instance().clone()).commit(edge.service.last_commit());
+                let answer = edge.with_instance(Problem::from_failure(failure, now).into_answer(), Some(RENEW_INDEX));
                 write_whole(&mut self.head, &answer, date);
                 answer.status()
             }
